@@ -1,0 +1,23 @@
+# How everything of ours is compiled: warnings, sanitizers, test aids.
+add_library(weft_flags INTERFACE)
+target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
+target_compile_options(weft_flags INTERFACE
+  -Wall -Wextra -Werror -Wconversion -Wsign-conversion -Wshadow -Wundef -Wvla -Wpointer-arith
+  -Wcast-qual -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wformat=2
+  -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fno-common -fvisibility=hidden -fstack-clash-protection -fno-omit-frame-pointer)
+
+if(WEFT_TEST_AIDS)
+  target_compile_definitions(weft_flags INTERFACE WF_TEST_AIDS WF_SLOW_ASSERT)
+endif()
+if(WEFT_HOSTILE)
+  target_compile_definitions(weft_flags INTERFACE WF_HOSTILE)
+endif()
+if(WEFT_SANITIZE)
+  target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE}
+    -fno-sanitize-recover=all -g)
+  target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
+endif()
+if(WEFT_COVERAGE)
+  target_compile_options(weft_flags INTERFACE --coverage -fprofile-update=atomic)
+  target_link_options(weft_flags INTERFACE --coverage)
+endif()

@@ -1,0 +1,19 @@
+# The test programs.  Each prints TAP; tests/run.sh adds them up.
+add_library(weft_tap STATIC tests/tap.c)
+target_include_directories(weft_tap PUBLIC tests PRIVATE src)
+target_link_libraries(weft_tap PUBLIC weft PRIVATE weft_flags)
+
+set(WEFT_TEST_LIST "")
+
+# weft_test(name source...): a program of unit tests that `make test` runs.
+function(weft_test name)
+  add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE src tests)
+  target_link_libraries(${name} PRIVATE weft_tap weft weft_flags)
+  set_property(GLOBAL APPEND_STRING PROPERTY WEFT_TEST_LIST "$<TARGET_FILE:${name}>\n")
+endfunction()
+
+weft_test(test_tap tests/unit/test_tap.c)
+
+get_property(list GLOBAL PROPERTY WEFT_TEST_LIST)
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${list}")

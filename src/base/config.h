@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/config.h - every limit and tunable: value, unit, range, reason.
+ *
+ * The model build (WF_MODEL) shrinks capacities and index widths so that full, empty and
+ * wrap-around all lie within a search that can be exhausted.
+ */
+#ifndef WF_BASE_CONFIG_H
+#define WF_BASE_CONFIG_H
+
+#include <stdint.h>
+
+/* Bytes.  Both supported CPUs have 64-byte lines; cells written by different threads stand this
+ * far apart.  x86 fetches lines in pairs, yet 128 measured no better here and doubles a worker. */
+#define WF_CACHE_LINE 64
+
+/* Slots of a worker's ring, a power of two.  Go and Tokio chose the same number; the overflow
+ * batch is half of it. */
+#ifdef WF_MODEL
+#define WF_RING_CAPACITY 4u
+typedef uint8_t wf_ring_pos;
+typedef uint16_t wf_ring_pair;
+#else
+#define WF_RING_CAPACITY 256u
+typedef uint32_t wf_ring_pos;
+typedef uint64_t wf_ring_pair;
+#endif
+#define WF_RING_POS_BITS (8u * (unsigned)sizeof(wf_ring_pos))
+
+/* Slots of a deque's buffer, powers of two.  The first buffer fits two cache lines of a page; the
+ * last bounds what a runaway producer may take (1 GiB of pointers). */
+#ifdef WF_MODEL
+#define WF_DEQUE_CAPACITY_MIN 1u
+#define WF_DEQUE_CAPACITY_MAX 16u
+typedef uint8_t wf_deque_pos;
+typedef int8_t wf_deque_diff;
+#else
+#define WF_DEQUE_CAPACITY_MIN 16u
+#define WF_DEQUE_CAPACITY_MAX (1u << 27)
+typedef uint64_t wf_deque_pos;
+typedef int64_t wf_deque_diff;
+#endif
+
+/* Items a worker takes from the global queue at once: len / workers, within these.  A larger
+ * share would let one worker drain the queue, a smaller would take the lock too often. */
+#define WF_INJECT_BATCH_MIN 4u
+#define WF_INJECT_BATCH_MAX 64u
+/* The smaller batch of the depth-first order: one to run and up to this many to keep. */
+#define WF_INJECT_BATCH_DEPTH_FIRST 16u
+
+/* Characters of a thread's name without the end; the kernel keeps 15. */
+#define WF_THREAD_NAME_MAX 15
+
+/* CPUs that an affinity mask is read for; the kernel's own limit is 8192. */
+#define WF_CPU_MAX 8192
+
+_Static_assert((WF_RING_CAPACITY & (WF_RING_CAPACITY - 1)) == 0, "ring index is masked");
+_Static_assert(WF_RING_CAPACITY >= 2, "half of the ring overflows");
+_Static_assert(WF_RING_CAPACITY <= ((wf_ring_pos)-1) / 2u, "full and empty must differ");
+_Static_assert(sizeof(wf_ring_pair) == 2 * sizeof(wf_ring_pos), "two positions in one cell");
+_Static_assert((WF_DEQUE_CAPACITY_MIN & (WF_DEQUE_CAPACITY_MIN - 1)) == 0, "deque index is masked");
+_Static_assert((WF_DEQUE_CAPACITY_MAX & (WF_DEQUE_CAPACITY_MAX - 1)) == 0, "deque index is masked");
+_Static_assert(sizeof(wf_deque_pos) == sizeof(wf_deque_diff), "a difference of two positions");
+_Static_assert(WF_INJECT_BATCH_MIN >= 1 && WF_INJECT_BATCH_MIN <= WF_INJECT_BATCH_MAX, "a range");
+
+#endif

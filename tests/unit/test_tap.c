@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   the harness itself tells the truth: what fails, crashes, hangs or skips is reported so.
+ * Method: each case runs a small suite in a child process and reads the TAP it prints.
+ */
+#include "tap.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct tap_test *inner;
+static char *inner_args[3] = {(char *)(uintptr_t)"inner", NULL, NULL};
+static int inner_argc = 1;
+
+static void run_inner(void)
+{
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* tap_run_child collects stderr */
+    exit(tap_main(inner_argc, inner_args, "inner", inner, 1));
+}
+
+/* Runs one inner test; gives its report and the suite's exit status. */
+static int report_of(const struct tap_test *test, char *text, size_t size)
+{
+    inner = test;
+    int status = tap_run_child(run_inner, text, size);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void pass(void)
+{
+}
+
+static void fail_plainly(void)
+{
+    CHECK_EQ(1 + 1, 3);
+}
+
+static void *fail_in_thread(void *arg)
+{
+    CHECK(arg != NULL);
+    return NULL;
+}
+
+static void fail_elsewhere(void)
+{
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
+    (void)pthread_join(thread, NULL);
+    for (;;) { /* never reached: the thread's failure ends the process */
+        (void)pause();
+    }
+}
+
+static void crash(void)
+{
+    (void)raise(SIGKILL);
+}
+
+static void hang(void)
+{
+    for (;;) {
+        (void)pause();
+    }
+}
+
+static void skip(void)
+{
+    tap_skip("no such device");
+}
+
+static void a_passing_test_is_ok(void)
+{
+    const struct tap_test test = TAP_TEST(pass);
+    char text[4096];
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 0);
+    CHECK(strstr(text, "ok 1 - pass\n1..1") == text);
+}
+
+static void a_failed_check_names_place_and_values(void)
+{
+    const struct tap_test test = TAP_TEST(fail_plainly);
+    char text[4096];
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
+    CHECK(strstr(text, "not ok 1 - fail_plainly") == text);
+    CHECK(strstr(text, "test_tap.c:") != NULL);
+    CHECK(strstr(text, "1 + 1 == 3 (2, 3)") != NULL);
+    CHECK(strstr(text, "# seed ") != NULL);
+}
+
+static void a_failure_in_any_thread_fails_the_test(void)
+{
+    const struct tap_test test = TAP_TEST(fail_elsewhere);
+    char text[4096];
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
+    CHECK(strstr(text, "arg != NULL") != NULL);
+}
+
+static void a_crash_is_a_failure_with_its_signal(void)
+{
+    const struct tap_test test = TAP_TEST(crash);
+    char text[4096];
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
+    CHECK(strstr(text, "# ended by signal 9") != NULL);
+}
+
+static void a_hanging_test_is_ended_and_fails(void)
+{
+    const struct tap_test test = TAP_TEST_LIMIT(hang, 1);
+    char text[4096];
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
+    CHECK(strstr(text, "# hung") != NULL);
+}
+
+static void a_skip_counts_as_ok_and_says_why(void)
+{
+    const struct tap_test test = TAP_TEST(skip);
+    char text[4096];
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 0);
+    CHECK(strstr(text, "ok 1 - skip # SKIP no such device") == text);
+}
+
+static void a_filter_that_matches_nothing_is_an_error(void)
+{
+    const struct tap_test test = TAP_TEST(pass);
+    char text[4096];
+    char name[] = "other";
+    inner_args[1] = name;
+    inner_argc = 2;
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 2);
+    char part[] = "as";
+    inner_args[1] = part;
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 0);
+    inner_argc = 1;
+}
+
+static void the_seed_comes_from_the_environment(void)
+{
+    const struct tap_test test = TAP_TEST(fail_plainly);
+    char text[4096];
+    CHECK_EQ(setenv("WEFT_TEST_SEED", "4711", 1), 0);
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
+    CHECK(strstr(text, "# seed 4711 ") != NULL);
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_passing_test_is_ok),
+    TAP_TEST(a_failed_check_names_place_and_values),
+    TAP_TEST(a_failure_in_any_thread_fails_the_test),
+    TAP_TEST(a_crash_is_a_failure_with_its_signal),
+    TAP_TEST(a_hanging_test_is_ended_and_fails),
+    TAP_TEST(a_skip_counts_as_ok_and_says_why),
+    TAP_TEST(a_filter_that_matches_nothing_is_an_error),
+    TAP_TEST(the_seed_comes_from_the_environment),
+};
+TAP_MAIN(tests)
