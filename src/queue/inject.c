@@ -74,6 +74,7 @@ static size_t share_locked(const struct wf_inject *inject, unsigned workers, siz
     size_t share = inject->chain.count / (workers > 0 ? workers : 1);
     share = share > WF_INJECT_BATCH_MIN ? share : WF_INJECT_BATCH_MIN;
     share = share < inject->batch_max ? share : inject->batch_max;
+    share = share < inject->chain.count ? share : inject->chain.count;
     return share < room ? share : room;
 }
 
@@ -87,12 +88,10 @@ size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t room, st
     size_t taken = 0;
     wf_lock_acquire(&inject->lock);
     for (size_t share = share_locked(inject, workers, room); taken < share; taken++) {
-        struct wf_node *item = wf_chain_pop(&inject->chain);
-        if (item == NULL) {
-            WF_REACHED("inject.emptied_before_lock");
-            break;
-        }
-        wf_chain_push(out, item);
+        wf_chain_push(out, wf_chain_pop(&inject->chain));
+    }
+    if (taken == 0) {
+        WF_REACHED("inject.emptied_before_lock");
     }
     wf_store_relaxed(&inject->count, inject->chain.count); /* as in append_locked */
     wf_counter_add(&inject->counters.popped, taken);

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model/engine.h - the checker's own parts and what they ask of each other.
+ *
+ *   fiber.c   threads of the test as fibers: run one until it publishes its next step
+ *   memory.c  what a step does: the three memory models, races, futexes
+ *   heap.c    allocation inside a run: use after free, leaks
+ *   search.c  which step comes next: dfs, pct, random
+ *   mutant.c  weakening the code one site at a time
+ *   main.c    command line, traces, reports
+ *
+ * A run goes: reset everything, setup(), start the threads up to their first step, then repeat
+ * { ask the search for an enabled action, perform it, let that thread run on to its next step },
+ * until nobody is left; then check().  A run is determined by the choices alone.
+ */
+#ifndef MODEL_ENGINE_H
+#define MODEL_ENGINE_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/model.h"
+
+enum {
+    CELLS_MAX = 96,    /* atomic cells of one run */
+    HISTORY_MAX = 48,  /* stores to one cell in one run */
+    STORES_MAX = 1024, /* stores of one run */
+    PLAINS_MAX = 128,  /* plain places of one run */
+    BUFFER_MAX = 16,   /* stores waiting in one thread's buffer */
+    BLOCKS_MAX = 64,   /* heap blocks of one run */
+    STEPS_MAX = 2000,  /* steps of one run; more is taken for a run without end */
+    STACK_SIZE = 128 * 1024,
+};
+
+/* What a thread, or a message, knows: the newest store it has seen of each cell, and (for races)
+ * how far each thread's past is known. */
+struct view {
+    uint8_t seen[CELLS_MAX];
+    uint16_t clock[MODEL_THREADS_MAX];
+};
+
+/* One published step: lives on the publishing thread's stack until it is performed. */
+struct step {
+    struct model_site *site;
+    void *address;
+    uint64_t operand;
+    uint64_t expected; /* of a CAS or a futex wait; afterwards what was found */
+    uint64_t result;
+    int64_t deadline_ns;
+    uint8_t kind;
+    uint8_t size;
+    bool is_done; /* of a CAS: replaced */
+};
+
+struct buffered {
+    uint64_t value;
+    struct view view;
+    uint8_t cell;
+};
+
+enum thread_state { THREAD_READY, THREAD_ASLEEP, THREAD_DONE };
+
+struct thread {
+    jmp_buf home;    /* at the start of its loop */
+    jmp_buf context; /* where it published its step */
+    enum thread_state state;
+    struct step *step;
+    struct view now;     /* what its next access must respect */
+    struct view acquire; /* what a fence would add: messages read without acquire */
+    struct view release; /* what relaxed stores carry: the view at the last fence */
+    struct buffered buffer[BUFFER_MAX];
+    unsigned buffer_first;
+    unsigned buffer_count;
+    unsigned own_writes;
+    unsigned spin_seen; /* others' writes at the last spin hint */
+    unsigned spurious_left;
+};
+
+/* An action of the scheduler: RUN + t, DRAIN + t, TIMEOUT + t, SPURIOUS + t; a bit in a set each. */
+enum {
+    ACTION_RUN = 0,
+    ACTION_DRAIN = MODEL_THREADS_MAX,
+    ACTION_TIMEOUT = 2 * MODEL_THREADS_MAX,
+    ACTION_SPURIOUS = 3 * MODEL_THREADS_MAX,
+    ACTIONS_MAX = 4 * MODEL_THREADS_MAX,
+    ACTION_NONE = 255,
+};
+
+enum run_end { RUN_OK, RUN_FAILED, RUN_BLOCKED /* only sleeping actions left: seen before */ };
+
+struct engine {
+    const struct model_test *test;
+    enum model_memory memory;
+    struct thread threads[MODEL_THREADS_MAX];
+    unsigned thread_count;
+    int current;       /* the thread that runs; -1: setup or check */
+    bool is_concurrent;
+    bool is_tracing;
+    bool is_failed;
+    char failure[512];
+    unsigned steps;
+    unsigned writes;
+};
+
+extern struct engine engine;
+
+/* fiber.c */
+void fiber_prepare(void);           /* once a process */
+void fiber_start(unsigned thread);  /* runs it from its beginning to its first step or its end */
+void fiber_resume(unsigned thread); /* runs it on to its next step or its end */
+void fiber_publish(struct step *step); /* [fiber]  waits until the step was performed */
+_Noreturn void fiber_abandon(void);    /* back to the scheduler, from anywhere in a run */
+bool fiber_guard(void (*fn)(void));    /* runs setup or check; false: it failed */
+
+/* memory.c */
+void memory_reset(void);
+uint32_t memory_enabled(void);
+void memory_perform(unsigned action);
+unsigned memory_acting_thread(void); /* of the action under way */
+bool memory_are_dependent(unsigned a, unsigned b);
+const char *memory_cell_name(const void *address);
+void memory_forget(const char *start, size_t size, const struct view *by, unsigned thread);
+
+/* heap.c */
+void heap_reset(void);
+void heap_check_access(const void *address, const char *what);
+bool heap_is_garbage(const void *address, size_t size); /* a word never written since alloc */
+void heap_check_leaks(void);
+
+/* search.c */
+struct search {
+    enum { SEARCH_DFS, SEARCH_PCT, SEARCH_RANDOM } kind;
+    unsigned depth; /* of PCT */
+    unsigned bound; /* preemptions plus 1; 0: none */
+    uint64_t seed;
+    uint64_t runs; /* of PCT and random; a limit for dfs, 0: none */
+};
+
+struct search_result {
+    uint64_t executions; /* complete ones */
+    uint64_t blocked;
+    uint64_t steps;
+    uint64_t failing_seed;
+    bool is_exhausted;
+    bool is_failed;
+    double seconds;
+};
+
+void search_run(const struct model_test *test, enum model_memory memory,
+                const struct search *search, struct search_result *out);
+/* The failing run of the last search once more, with a trace. */
+void search_replay(void);
+unsigned search_choose(unsigned count);
+
+/* mutant.c */
+int mutant_run_all(const struct model_suite *suite);
+
+/* main.c */
+void trace_step(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Every test in every memory model until one does not end as expected. */
+bool suite_holds(const struct model_suite *suite, bool is_quick);
+const char *memory_name(enum model_memory memory);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model/fiber.c - the test's threads as fibers on one OS thread.
+ *
+ * A fiber is made once a process and then loops: wait at `home`, run the thread's body, wait again.
+ * Switching is _setjmp and _longjmp, which save no signal mask and make no system call; a run that
+ * is given up in the middle is undone by jumping to `home`, whose frame never returns.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include "model/engine.h"
+
+struct engine engine;
+
+static char stacks[MODEL_THREADS_MAX][STACK_SIZE] __attribute__((aligned(64)));
+static jmp_buf *scheduler; /* where the scheduler waits for what it started last */
+static unsigned starting; /* the fiber whose first entry is under way */
+
+/* The body of every fiber; its frame stays for the whole process. */
+static void fiber_main(void)
+{
+    struct thread *self = &engine.threads[starting];
+    for (;;) {
+        if (_setjmp(self->home) == 0) {
+            _longjmp(*scheduler, 1);
+        }
+        unsigned index = (unsigned)(self - engine.threads);
+        engine.test->threads[index]();
+        self->state = THREAD_DONE;
+        self->step = NULL;
+    }
+}
+
+static void make_fiber(unsigned index)
+{
+    jmp_buf here;
+    ucontext_t context;
+    if (getcontext(&context) != 0) {
+        abort();
+    }
+    context.uc_stack.ss_sp = stacks[index];
+    context.uc_stack.ss_size = STACK_SIZE;
+    context.uc_link = NULL;
+    makecontext(&context, fiber_main, 0);
+    starting = index;
+    scheduler = &here;
+    if (_setjmp(here) == 0) {
+        (void)setcontext(&context);
+        abort();
+    }
+}
+
+void fiber_prepare(void)
+{
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        make_fiber(i);
+    }
+}
+
+/* Nests: a step that wakes a sleeper runs the sleeper on before it returns. */
+static void enter(unsigned index, jmp_buf where)
+{
+    jmp_buf here;
+    jmp_buf *outer = scheduler;
+    scheduler = &here;
+    engine.current = (int)index;
+    if (_setjmp(here) == 0) {
+        _longjmp(where, 1);
+    }
+    engine.current = -1;
+    scheduler = outer;
+}
+
+void fiber_start(unsigned index)
+{
+    engine.threads[index].state = THREAD_READY;
+    enter(index, engine.threads[index].home);
+}
+
+void fiber_resume(unsigned index)
+{
+    enter(index, engine.threads[index].context);
+}
+
+void fiber_publish(struct step *step)
+{
+    struct thread *self = &engine.threads[engine.current];
+    self->step = step;
+    if (_setjmp(self->context) == 0) {
+        _longjmp(*scheduler, 1);
+    }
+}
+
+void fiber_abandon(void)
+{
+    _longjmp(*scheduler, 1);
+}
+
+bool fiber_guard(void (*fn)(void))
+{
+    jmp_buf here;
+    jmp_buf *outer = scheduler;
+    scheduler = &here;
+    engine.current = -1;
+    if (fn != NULL && _setjmp(here) == 0) {
+        fn();
+    }
+    scheduler = outer;
+    return !engine.is_failed;
+}
+
+void model_fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!engine.is_failed) {
+        (void)vsnprintf(engine.failure, sizeof(engine.failure), format, args);
+    }
+    va_end(args);
+    engine.is_failed = true;
+    fiber_abandon();
+}
