@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built.
 .DEFAULT_GOAL := build
-.PHONY: help build test run clean
+.PHONY: help build test promises run clean
 
 JOBS ?= $(shell nproc)
 # $(call preset,NAME): configure and build one preset, quietly unless it fails.
@@ -20,6 +20,9 @@ build: | build/ ## the library and the tests, with assertions
 test: | build/ ## all tests; the last line counts them
 	@$(call preset,dev)
 	@tests/run.sh build/dev
+
+promises: ## which promises of docs/promises.md the tests keep
+	@tools/promises.py
 
 clean: ## removes what was built
 	rm -rf build

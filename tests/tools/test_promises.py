@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+Goal:   tools/promises.py counts what tests name, no more and no less, and refuses a table or a
+        test with a wrong number; and the real tree has neither.
+Method: trees of a few files in a temporary folder, one fault each; then the tool as users call it.
+
+Numbers are put together here by p() and b(), never written out: the tool reads this file too, and
+must not take an example for a promise that is kept.
+"""
+import contextlib
+import io
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True  # a test leaves nothing behind in the source tree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TOOL = ROOT / "tools" / "promises.py"
+sys.path[:0] = [str(TOOL.parent), str(pathlib.Path(__file__).resolve().parent)]
+
+import promises  # noqa: E402
+import tap  # noqa: E402
+
+# Written down a second time on purpose: the tool must not lose a promise by an edit of its own.
+DESIGN_SIZES = [31, 30, 53, 25, 45]
+BEHAVIOURS = 66
+
+
+def p(design, n):
+    return f"S{design}.{n}"
+
+
+def b(text):
+    return f"behaviour{text}"
+
+
+def table_rows():
+    rows = [f"| {p(design, n)} | A promise. | a place |"
+            for design, size in enumerate(DESIGN_SIZES) for n in range(1, size + 1)]
+    return rows + [f"| {n} | A behaviour. |" for n in range(1, BEHAVIOURS + 1)]
+
+
+class Tree(unittest.TestCase):
+    """A temporary tree with a good table; tests spoil it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.write("docs/promises.md", "\n".join(["# Promises", "", *table_rows(), ""]))
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def write_table(self, rows):
+        self.write("docs/promises.md", "\n".join(rows))
+
+    def run_tool(self, *arguments):
+        """Gives exit status, standard output and standard error."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = promises.main(["--root", str(self.root), *arguments])
+            except SystemExit as end:
+                status = end.code
+        return status, out.getvalue(), err.getvalue()
+
+    def named(self, text):
+        """What a test with this text keeps: {(family, n)}.  The text must be without fault."""
+        self.write("tests/a.c", text)
+        keepers, faults = promises.scan_tests(self.root)
+        self.assertEqual(faults, [])
+        return {tuple(number) for number in keepers}
+
+
+class Table(Tree):
+    def assert_refused(self, rows, *words):
+        self.write_table(rows)
+        status, _, err = self.run_tool()
+        self.assertEqual(status, 1)
+        for word in words:
+            self.assertIn(word, err)
+
+    def test_good_table_is_accepted(self):
+        status, out, err = self.run_tool()
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"promises +0 of 184 kept")
+        self.assertRegex(out, r"behaviours +0 of +66 kept")
+
+    def test_missing_row_is_refused(self):
+        gone = p(2, 17)
+        self.assert_refused([row for row in table_rows() if f" {gone} " not in row],
+                            "S2 has no row for 17")
+
+    def test_missing_last_row_of_a_design_is_refused(self):
+        for design, size in enumerate(DESIGN_SIZES):
+            gone = p(design, size)
+            self.assert_refused([row for row in table_rows() if f" {gone} " not in row],
+                                f"S{design} has no row for {size}")
+
+    def test_missing_behaviour_is_refused(self):
+        self.assert_refused([row for row in table_rows() if not row.startswith("| 66 ")],
+                            "no row for 66")
+
+    def test_double_row_is_refused(self):
+        rows = table_rows()
+        self.assert_refused(rows[:9] + [rows[8]] + rows[9:],
+                            f"promises.md:10: {p(0, 9)} stands here for the second time")
+
+    def test_rows_out_of_order_are_refused(self):
+        rows = table_rows()
+        rows[3], rows[4] = rows[4], rows[3]
+        self.assert_refused(rows, f"promises.md:5: {p(0, 4)} stands behind 5")
+
+    def test_row_too_many_is_refused(self):
+        for row in (f"| {p(4, 46)} | One more. | a place |", f"| {p(5, 1)} | A sixth. | a place |",
+                    f"| {p(1, 0)} | A nought. | a place |", "| 67 | One more. |"):
+            self.assert_refused(table_rows() + [row], "is not a number of ours")
+
+    def test_row_without_its_columns_is_refused(self):
+        for bad in (f"| {p(0, 1)} | No place. |", f"| {p(0, 1)} | Empty place. | |",
+                    f"| {p(0, 1)} | One | column | more. |"):
+            self.assert_refused([bad] + table_rows()[1:], f"{p(0, 1)} lacks a column")
+
+    def test_mistyped_number_is_refused(self):
+        self.assert_refused(["| S0,1 | A comma. | a place |"] + table_rows()[1:],
+                            "S0 has no row for 1")
+
+    def test_tree_without_table_is_bad_usage(self):
+        (self.root / "docs" / "promises.md").unlink()
+        status, _, err = self.run_tool()
+        self.assertEqual(status, 2)
+        self.assertIn("cannot read the table", err)
+
+
+class Citations(Tree):
+    def test_one_number_is_kept(self):
+        self.assertEqual(self.named(f"/* Keeps {p(4, 12)}. */"), {("S4", 12)})
+
+    def test_list_is_kept(self):
+        self.assertEqual(self.named(f"/* {p(4, 9)}, {p(4, 11)} and {p(0, 1)} */"),
+                         {("S4", 9), ("S4", 11), ("S0", 1)})
+
+    def test_range_is_kept(self):
+        whole = {("S4", n) for n in range(9, 15)}
+        self.assertEqual(self.named(f"/* {p(4, 9)}-{p(4, 14)} */"), whole)
+        self.assertEqual(self.named(f"/* {p(4, 9)}-14. */"), whole)
+
+    def test_hyphen_before_a_word_is_no_range(self):
+        self.assertEqual(self.named(f"/* the {p(4, 9)}-style ring */"), {("S4", 9)})
+
+    def test_what_only_looks_like_a_number_is_not_counted(self):
+        self.assertEqual(self.named(f"x{p(4, 9)} {p(4, 9)}f S4 4.9 s4.9"), set())
+
+    def test_behaviours_are_kept(self):
+        for text, kept in ((" 5", {5}), (" 4-6", {4, 5, 6}), ("s 4-6", {4, 5, 6}),
+                           ("s 4-6, 8 and 9", {4, 5, 6, 8, 9}), ("s 4, 5, and 7.", {4, 5, 7})):
+            self.assertEqual(self.named(f"/* {b(text)} */"),
+                             {("behaviour", n) for n in kept}, text)
+
+    def test_behaviour_at_the_start_of_a_sentence_is_kept(self):
+        self.assertEqual(self.named(f"/* {b(' 5').capitalize()}. */"), {("behaviour", 5)})
+
+    def test_list_runs_on_over_comment_lines(self):
+        for mark in (" *", "//", "#"):
+            self.assertEqual(self.named(f"{b('s')}\n{mark} 4,\n{mark} 6 and\n{mark} 8"),
+                             {("behaviour", 4), ("behaviour", 6), ("behaviour", 8)}, mark)
+
+    def test_numbers_behind_the_singular_are_prose(self):
+        self.assertEqual(self.named(f"/* {b(' 5, 10')} threads */"), {("behaviour", 5)})
+
+    def test_quantities_are_no_behaviours(self):
+        self.assertEqual(self.named(f"{b('s 4, 10')}^7 rounds, {b(' 10')}ms, {b(' 1')}.5"),
+                         {("behaviour", 4)})
+
+    def test_end_of_a_comment_ends_the_list(self):
+        self.assertEqual(self.named(f"/* odd {b('')} */ 5"), set())
+
+    def test_number_that_does_not_exist_is_refused(self):
+        for text, what in ((p(4, 46), p(4, 46)), (p(4, 0), p(4, 0)), (p(5, 1), p(5, 1)),
+                           (f"{p(4, 40)}-{p(4, 46)}", p(4, 46)),
+                           (b(" 67"), b(" 67")), (b("s 60-70"), b(" 70")), (b("s 1, 0"), b(" 0"))):
+            self.write("tests/unit/test_x.c", f"\n/* {text} */\n")
+            status, _, err = self.run_tool()
+            self.assertEqual((status, err), (1, f"tests/unit/test_x.c:2: there is no {what}\n"))
+
+    def test_impossible_range_is_refused(self):
+        for text in (f"{p(4, 9)}-{p(4, 3)}", f"{p(3, 9)}-{p(4, 10)}", b("s 9-3")):
+            self.write("tests/test_x.c", text)
+            status, _, err = self.run_tool()
+            self.assertEqual(status, 1, text)
+            self.assertIn("is not a range", err)
+
+    def test_only_tests_are_read(self):
+        for name in ("tests/a.c", "tests/b.h", "tests/deep/er/c.sh", "tests/d.py", "tests/e.raya"):
+            self.write(name, p(1, 1))
+        for name in ("src/f.c", "bench/g.c", "tests/h.md", "tests/i.log", "j.c"):
+            self.write(name, p(1, 2))
+        _, out, _ = self.run_tool("--list", p(1, 1))
+        self.assertEqual(out.split(), ["tests/a.c:1", "tests/b.h:1", "tests/d.py:1",
+                                       "tests/deep/er/c.sh:1", "tests/e.raya:1"])
+        _, out, _ = self.run_tool("--list", p(1, 2))
+        self.assertEqual(out, f"no test names {p(1, 2)} yet\n")
+
+
+class Report(Tree):
+    def test_counts_and_ranges_add_up(self):
+        self.write("tests/a.c", f"{p(0, 1)} {p(0, 3)}-{p(0, 30)} {b('s 2-66')}")
+        self.write("tests/b.c", f"{p(0, 1)} {p(3, 1)}-{p(3, 25)}")
+        status, out, _ = self.run_tool()
+        self.assertEqual(status, 0)
+        self.assertRegex(out, r"S0 +29 of +31 kept\n +not yet: 2, 31\n")
+        self.assertRegex(out, r"S1 +0 of +30 kept\n +not yet: 1-30\n")
+        self.assertRegex(out, r"S3 +25 of +25 kept\nS4 ")
+        self.assertRegex(out, r"promises +54 of 184 kept\n")
+        self.assertRegex(out, r"behaviours +65 of +66 kept\n +not yet: 1\n")
+
+    def test_long_lists_are_wrapped(self):
+        self.write("tests/a.c", " ".join(p(2, n) for n in range(1, 54, 2)))
+        _, out, _ = self.run_tool()
+        self.assertLessEqual(max(len(line) for line in out.splitlines()), 100)
+        self.assertIn(" 52\n", out)
+
+    def test_list_shows_file_and_line(self):
+        self.write("tests/a.c", f"\n\n/* {p(4, 1)}-{p(4, 3)}\n * {b('s 1,')}\n * 2 */\n")
+        for number, place in ((p(4, 2), "a.c:3"), (b(" 1"), "a.c:4"), ("2", "a.c:5")):
+            status, out, err = self.run_tool("--list", *number.split())
+            self.assertEqual((status, out, err), (0, f"tests/{place}\n", ""))
+
+    def test_list_of_an_unknown_number_is_bad_usage(self):
+        for number in (p(4, 46), "67", "0", "S4", "rubbish"):
+            status, _, err = self.run_tool("--list", number)
+            self.assertEqual(status, 2)
+            self.assertIn(f"there is no {number}", err)
+
+
+class RealTree(unittest.TestCase):
+    def test_this_tree_is_without_fault(self):
+        run = subprocess.run([sys.executable, "-B", str(TOOL)], capture_output=True, text=True,
+                             check=False)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertRegex(run.stdout, r"promises +\d+ of 184 kept")
+        self.assertRegex(run.stdout, r"behaviours +\d+ of +66 kept")
+
+    def test_this_file_keeps_no_promise(self):
+        keepers, _ = promises.scan_tests(ROOT)
+        here = pathlib.Path(__file__).resolve().relative_to(ROOT).as_posix()
+        self.assertNotIn(here, {place.file for places in keepers.values() for place in places})
+
+
+if __name__ == "__main__":
+    tap.main()
