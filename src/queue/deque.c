@@ -35,10 +35,11 @@ static wf_deque_diff items_between(wf_deque_pos top, wf_deque_pos bottom)
     return (wf_deque_diff)(wf_deque_pos)(bottom - top);
 }
 
+/* Zeroed: a thief with an outdated top may read a slot that was never filled, and lose its CAS. */
 static struct wf_deque_buffer *new_buffer(size_t capacity, struct wf_deque_buffer *older)
 {
     struct wf_deque_buffer *buffer =
-        wf_alloc(sizeof(*buffer) + capacity * sizeof(buffer->slots[0]));
+        wf_alloc_zeroed(1, sizeof(*buffer) + capacity * sizeof(buffer->slots[0]));
     if (buffer != NULL) {
         buffer->older = older;
         buffer->capacity = capacity;

@@ -163,8 +163,7 @@ static wf_ring_pos claim(struct wf_ring *from, wf_ring_pos room, wf_ring_pos *fi
         }
         /* acquire: pairs with (R1); the slots below tail are filled. */
         wf_ring_pos tail = wf_load_acquire(&from->tail);
-        wf_ring_pos available = distance(real, tail);
-        WEFT_CHECK(available <= WF_RING_CAPACITY); /* I1 */
+        wf_ring_pos available = distance(real, tail); /* nonsense if head has moved on: CAS fails */
         wf_ring_pos count = (wf_ring_pos)(available - available / 2);
         count = count < room ? count : room;
         if (count == 0) {
@@ -174,6 +173,7 @@ static wf_ring_pos claim(struct wf_ring *from, wf_ring_pos room, wf_ring_pos *fi
         /* acquire on failure, pairs with (R3).  On success nothing is published: until the release
          * below, other thieves turn away at steal != real before they look at the tail. */
         if (wf_cas_acquire(&from->head, &head, pair(real, (wf_ring_pos)(real + count)))) {
+            WEFT_CHECK(available <= WF_RING_CAPACITY); /* I1 */
             *first = real;
             return count;
         }

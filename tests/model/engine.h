@@ -6,6 +6,7 @@
  *   memory.c  what a step does: the three memory models, races, futexes
  *   heap.c    allocation inside a run: use after free, leaks
  *   search.c  which step comes next: dfs, pct, random
+ *   race.c    which other orders of a run's steps are worth a run of their own
  *   mutant.c  weakening the code one site at a time
  *   main.c    command line, traces, reports
  *
@@ -32,6 +33,7 @@ enum {
     BLOCKS_MAX = 64,   /* heap blocks of one run */
     STEPS_MAX = 2000,  /* steps of one run; more is taken for a run without end */
     STACK_SIZE = 128 * 1024,
+    NO_EVENT = UINT16_MAX,
 };
 
 /* What a thread, or a message, knows: the newest store it has seen of each cell, and (for races)
@@ -57,6 +59,7 @@ struct step {
 struct buffered {
     uint64_t value;
     struct view view;
+    uint16_t issued_after; /* the storing thread's last event */
     uint8_t cell;
 };
 
@@ -76,6 +79,8 @@ struct thread {
     unsigned own_writes;
     unsigned spin_seen; /* others' writes at the last spin hint */
     unsigned spurious_left;
+    uint16_t last_event; /* its newest event of this run */
+    uint16_t woken_by;   /* the event that ended its last sleep */
 };
 
 /* An action of the scheduler: RUN + t, DRAIN + t, TIMEOUT + t, SPURIOUS + t; a bit in a set each. */
@@ -86,6 +91,19 @@ enum {
     ACTION_SPURIOUS = 3 * MODEL_THREADS_MAX,
     ACTIONS_MAX = 4 * MODEL_THREADS_MAX,
     ACTION_NONE = 255,
+};
+
+/* What an action touches: whether two of them commute follows from this alone. */
+struct effect {
+    const void *address;
+    uint16_t after_event; /* an event of another process that it follows: a wake, a store's issue */
+    uint8_t thread;
+    bool is_drain;
+    bool is_flushed; /* needs an empty buffer */
+    bool is_write;
+    bool is_futex;
+    bool is_ordered; /* takes part in the one SC order */
+    bool is_spin;
 };
 
 enum run_end { RUN_OK, RUN_FAILED, RUN_BLOCKED /* only sleeping actions left: seen before */ };
@@ -119,7 +137,8 @@ void memory_reset(void);
 uint32_t memory_enabled(void);
 void memory_perform(unsigned action);
 unsigned memory_acting_thread(void); /* of the action under way */
-bool memory_are_dependent(unsigned a, unsigned b);
+struct effect memory_effect(unsigned action);
+bool memory_are_dependent(const struct effect *a, const struct effect *b);
 const char *memory_cell_name(const void *address);
 void memory_forget(const char *start, size_t size, const struct view *by, unsigned thread);
 
@@ -129,9 +148,17 @@ void heap_check_access(const void *address, const char *what);
 bool heap_is_garbage(const void *address, size_t size); /* a word never written since alloc */
 void heap_check_leaks(void);
 
+/* race.c: the events of the run under way, and which orders of them to try next */
+void race_begin(void);
+void race_add(unsigned action, unsigned node, bool is_new);
+/* For each reversible race of a new event, asks for an action that leads to the other order:
+ * `want(node)` gives the set of actions to try at a path node, `enabled(node)` those possible. */
+void race_reverse(uint32_t *(*want)(unsigned node), uint32_t (*enabled)(unsigned node));
+
 /* search.c */
 struct search {
     enum { SEARCH_DFS, SEARCH_PCT, SEARCH_RANDOM } kind;
+    bool is_plain;  /* dfs by sleep sets alone, to check the reduction by races */
     unsigned depth; /* of PCT */
     unsigned bound; /* preemptions plus 1; 0: none */
     uint64_t seed;

@@ -12,7 +12,8 @@ static const char usage[] =
     "usage: %s [options]\n"
     "  --test NAME        only tests whose name contains NAME\n"
     "  --memory M         only this memory model: sc, tso, view\n"
-    "  --search S         dfs (default, exhaustive), pct:DEPTH, random\n"
+    "  --search S         dfs (default, exhaustive), plain (dfs without race reduction),\n"
+    "                     pct:DEPTH, random\n"
     "  --bound N          dfs with at most N preemptions\n"
     "  --runs N           runs of pct and random (default 100000)\n"
     "  --seed N           first seed of pct and random; run k uses seed N + k\n"
@@ -135,6 +136,9 @@ static bool parse_search(const char *text, struct search *search)
 {
     if (strcmp(text, "dfs") == 0) {
         search->kind = SEARCH_DFS;
+    } else if (strcmp(text, "plain") == 0) {
+        search->kind = SEARCH_DFS;
+        search->is_plain = true;
     } else if (strcmp(text, "random") == 0) {
         search->kind = SEARCH_RANDOM;
     } else if (strncmp(text, "pct:", 4) == 0 && atoi(text + 4) > 0) {

@@ -77,6 +77,8 @@ void memory_reset(void)
         thread->buffer_count = 0;
         thread->own_writes = 0;
         thread->spin_seen = 0;
+        thread->last_event = NO_EVENT;
+        thread->woken_by = NO_EVENT;
         thread->spurious_left = engine.test->spurious_wakes;
     }
 }
@@ -296,6 +298,8 @@ static const char *order_name(unsigned order)
     }
 }
 
+static unsigned performed; /* the action under way */
+
 /* ---- the steps ----------------------------------------------------------------------------- */
 
 static const struct buffered *newest_buffered(const struct thread *self, unsigned cell)
@@ -421,6 +425,7 @@ static void perform_futex_wait(unsigned thread, struct step *step)
 {
     struct cell *cell = touch(thread, step->address, step->size, "futex word");
     uint64_t value = store_at(cell, cell->count - 1u)->value;
+    engine.threads[thread].now.seen[index_of(cell)] = (uint8_t)(cell->count - 1);
     if (value != step->expected) {
         step->result = (uint64_t)-EAGAIN;
         trace_step("futex    %s is %#" PRIx64 ", not %#" PRIx64 ": does not wait", cell->text, value,
@@ -434,6 +439,7 @@ static void perform_futex_wait(unsigned thread, struct step *step)
 static void wake(unsigned thread, int result)
 {
     engine.threads[thread].state = THREAD_READY;
+    engine.threads[thread].woken_by = engine.threads[performed % MODEL_THREADS_MAX].last_event;
     engine.threads[thread].step->result = (uint64_t)(int64_t)result;
     fiber_resume(thread);
 }
@@ -504,8 +510,6 @@ static void perform_step(unsigned thread)
     }
     engine.threads[thread].now.clock[thread]++;
 }
-
-static unsigned performed; /* the action under way, while memory_guarded runs */
 
 static void memory_guarded(void)
 {
@@ -583,55 +587,68 @@ uint32_t memory_enabled(void)
     return actions;
 }
 
-/* What an action touches, for the question whether two of them commute. */
-struct effect {
-    const void *address;
-    bool is_write;
-    bool is_futex;
-    bool is_ordered; /* takes part in the one SC order */
-    bool is_spin;
-};
-
-static struct effect effect_of(unsigned action)
+/* A compare-and-exchange that is about to fail only reads. */
+static bool will_write(const struct step *step)
 {
-    const struct thread *thread = &engine.threads[action % MODEL_THREADS_MAX];
+    switch ((enum model_kind)step->kind) {
+    case MODEL_LOAD:
+    case MODEL_FENCE:
+    case MODEL_SPIN:
+    case MODEL_FUTEX_WAIT:
+    case MODEL_FUTEX_WAKE:
+        return false;
+    case MODEL_CAS:
+        return read_memory(step->address, step->size) == step->expected;
+    default:
+        return true;
+    }
+}
+
+struct effect memory_effect(unsigned action)
+{
+    unsigned index = action % MODEL_THREADS_MAX;
+    const struct thread *thread = &engine.threads[index];
+    struct effect effect = {.thread = (uint8_t)index, .after_event = NO_EVENT};
     if (action >= ACTION_TIMEOUT) {
-        return (struct effect){.address = thread->step->address, .is_futex = true};
+        effect.address = thread->step->address;
+        effect.is_futex = true;
+        return effect;
     }
     if (action >= ACTION_DRAIN) {
         const struct buffered *entry = &thread->buffer[thread->buffer_first];
-        return (struct effect){.address = cells[entry->cell].address, .is_write = true};
+        effect.address = cells[entry->cell].address;
+        effect.is_write = true;
+        effect.is_drain = true;
+        effect.after_event = entry->issued_after;
+        return effect;
     }
     const struct step *step = thread->step;
-    bool is_futex = step->kind == MODEL_FUTEX_WAIT || step->kind == MODEL_FUTEX_WAKE;
-    bool has_order = !is_futex && step->kind != MODEL_SPIN && engine.memory == MODEL_VIEW;
-    return (struct effect){
-        .address = step->address,
-        .is_write = step->kind != MODEL_LOAD && step->kind != MODEL_FENCE && !is_futex &&
-                    step->kind != MODEL_SPIN,
-        .is_futex = is_futex,
-        .is_ordered = has_order && step->site->order_now == MODEL_SEQ_CST,
-        .is_spin = step->kind == MODEL_SPIN,
-    };
+    effect.address = step->address;
+    effect.is_write = will_write(step);
+    effect.is_futex = step->kind == MODEL_FUTEX_WAIT || step->kind == MODEL_FUTEX_WAKE;
+    effect.is_spin = step->kind == MODEL_SPIN;
+    effect.is_ordered = engine.memory == MODEL_VIEW && step->site != NULL && !effect.is_spin &&
+                        step->site->order_now == MODEL_SEQ_CST;
+    effect.is_flushed = step->kind != MODEL_LOAD && !effect.is_spin;
+    effect.after_event = thread->woken_by;
+    return effect;
 }
 
-bool memory_are_dependent(unsigned a, unsigned b)
+bool memory_are_dependent(const struct effect *a, const struct effect *b)
 {
-    if (a % MODEL_THREADS_MAX == b % MODEL_THREADS_MAX) {
+    if (a->thread == b->thread) {
         /* A thread's own buffer drains in order whatever it loads meanwhile: forwarding gives the
-         * same value before and after. */
-        return !(a / MODEL_THREADS_MAX <= 1 && b / MODEL_THREADS_MAX <= 1 && a != b);
+         * same value before and after.  What needs an empty buffer comes after the draining. */
+        return a->is_drain == b->is_drain || a->is_flushed || b->is_flushed;
     }
-    struct effect x = effect_of(a);
-    struct effect y = effect_of(b);
-    if ((x.is_spin && y.is_write) || (y.is_spin && x.is_write)) {
+    if ((a->is_spin && b->is_write) || (b->is_spin && a->is_write)) {
         return true;
     }
-    if (x.is_ordered && y.is_ordered) {
+    if (a->is_ordered && b->is_ordered) {
         return true;
     }
-    return x.address != NULL && x.address == y.address &&
-           (x.is_write || y.is_write || (x.is_futex && y.is_futex));
+    return a->address != NULL && a->address == b->address &&
+           (a->is_write || b->is_write || (a->is_futex && b->is_futex));
 }
 
 /* ---- what the code under test calls -------------------------------------------------------- */
@@ -661,6 +678,7 @@ static void enter_buffer(struct model_site *site, void *address, unsigned size, 
     entry->value = value;
     entry->view = self->now;
     entry->cell = (uint8_t)index_of(cell);
+    entry->issued_after = self->last_event;
     trace_step("store    %s = %#" PRIx64 " enters its buffer", cell->text, value);
     self->now.clock[thread]++;
 }

@@ -3,10 +3,11 @@
  * model/search.c - which action comes next.
  *
  * Depth-first: a path of nodes, one for each choice made.  A run follows the path and extends it at
- * its end; backtracking advances the last node that has an option left.  Sleep sets (Godefroid)
- * keep equivalent orders from being run twice: when an option of a node has been explored it goes
- * to sleep in the node's later branches, until an action that does not commute with it is taken.  A
- * run in which every enabled action sleeps is equivalent to an earlier one and is given up.
+ * its end; backtracking advances the last node that has an option left.  Which options a node has
+ * is found out by race.c from the runs through it.  Sleep sets (Godefroid) keep equivalent orders
+ * from being run twice: when an option of a node has been explored it goes to sleep in the node's
+ * later branches, until an action that does not commute with it is taken.  A run in which every
+ * enabled action sleeps is equivalent to an earlier one and is cut.
  *
  * PCT (Burckhardt et al., 2010): every thread and every store buffer has a random priority; the
  * highest enabled acts; at D-1 random steps the one that acts drops to the bottom.
@@ -21,8 +22,9 @@ enum { PATH_MAX_ = 16384 };
 
 struct node {
     uint32_t enabled;
-    uint32_t done;  /* explored already */
-    uint32_t sleep; /* inherited: covered by an earlier branch */
+    uint32_t wanted; /* to be explored */
+    uint32_t done;   /* explored already */
+    uint32_t sleep;  /* inherited: covered by an earlier branch */
     uint8_t action; /* or, for a choice of data, the option taken */
     uint8_t count;  /* options of a choice of data; 0: a choice of action */
     uint8_t last;   /* the thread that ran before, for the preemption bound */
@@ -57,7 +59,7 @@ static bool is_preemption(unsigned action, uint32_t enabled, unsigned last)
  * read like a plain program. */
 static unsigned next_option(const struct node *node)
 {
-    uint32_t left = node->enabled & ~node->sleep & ~node->done;
+    uint32_t left = node->wanted & ~node->sleep & ~node->done;
     if (node->last < MODEL_THREADS_MAX && (left & (1u << node->last)) != 0) {
         return node->last;
     }
@@ -82,34 +84,71 @@ static struct node *extend_path(void)
     return node;
 }
 
+static uint32_t *wanted_at(unsigned node)
+{
+    return &path[node].wanted;
+}
+
+static uint32_t enabled_at(unsigned node)
+{
+    return path[node].enabled;
+}
+
+static bool is_reduced(void)
+{
+    return search->bound == 0 && !search->is_plain;
+}
+
+/* False: every enabled action sleeps. */
+static bool begin_node(uint32_t enabled)
+{
+    struct node *node = extend_path();
+    node->enabled = enabled;
+    node->wanted = enabled;
+    node->sleep = search->bound == 0 ? sleeping : 0;
+    node->last = last_thread;
+    node->preemptions = preemptions;
+    unsigned action = next_option(node);
+    if (action == ACTION_NONE) {
+        path_length--;
+        return false;
+    }
+    if (is_reduced()) {
+        /* A sleeper's deadline disappears with its wake, so no race would ever ask for it. */
+        node->wanted = 1u << action | (enabled & ~((1u << ACTION_TIMEOUT) - 1));
+    }
+    node->action = (uint8_t)action;
+    return true;
+}
+
+/* The actions that stay asleep behind the node: those that commute with what it does. */
+static uint32_t sleep_after(const struct node *node)
+{
+    uint32_t asleep = 0;
+    struct effect taken = memory_effect(node->action);
+    for (uint32_t left = node->sleep | node->done; left != 0; left &= left - 1) {
+        struct effect other = memory_effect((unsigned)__builtin_ctz(left));
+        if (!memory_are_dependent(&other, &taken)) {
+            asleep |= left & -left;
+        }
+    }
+    return asleep;
+}
+
 static unsigned pick_depth_first(uint32_t enabled)
 {
-    if (position == path_length) {
-        struct node *fresh = extend_path();
-        fresh->enabled = enabled;
-        fresh->sleep = search->bound == 0 ? sleeping : 0;
-        fresh->last = last_thread;
-        fresh->preemptions = preemptions;
-        unsigned action = next_option(fresh);
-        if (action == ACTION_NONE) {
-            path_length--;
-            return ACTION_NONE;
-        }
-        fresh->action = (uint8_t)action;
+    if (position == path_length && !begin_node(enabled)) {
+        return ACTION_NONE;
     }
     const struct node *node = &path[position++];
     if (node->count != 0 || node->enabled != enabled) {
         model_fail("the test is not deterministic: a replayed run went another way");
     }
-    if (position > last_action_node) {
-        sleeping = 0;
-        for (unsigned other = 0; other < ACTIONS_MAX; other++) {
-            if (((node->sleep | node->done) & (1u << other)) != 0 &&
-                !memory_are_dependent(other, node->action)) {
-                sleeping |= 1u << other;
-            }
-        }
+    bool is_new = position > last_action_node;
+    if (is_new) {
+        sleeping = sleep_after(node);
     }
+    race_add(node->action, position - 1, is_new);
     preemptions = (uint8_t)(node->preemptions +
                             (is_preemption(node->action, enabled, node->last) ? 1 : 0));
     if (node->action < ACTION_DRAIN) {
@@ -297,6 +336,7 @@ static enum run_end run_once(void)
     last_thread = ACTION_NONE;
     preemptions = 0;
     sleeping = 0;
+    race_begin();
     heap_reset();
     memory_reset();
     if (!fiber_guard(engine.test->setup)) {
@@ -376,6 +416,9 @@ void search_run(const struct model_test *test, enum model_memory memory,
             out->is_failed = true;
             out->failing_seed = seed;
             break;
+        }
+        if (how->kind == SEARCH_DFS && is_reduced()) {
+            race_reverse(wanted_at, enabled_at);
         }
         if (how->kind == SEARCH_DFS && !backtrack()) {
             out->is_exhausted = true;

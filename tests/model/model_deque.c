@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   src/queue/deque.c hands out every item exactly once, with its contents, also while its
+ *         buffer is replaced, in every order of steps under every memory model.
+ * Method: buffers of 1 to 4 slots with 8-bit positions that start just before they wrap; an owner
+ *         and one or two thieves; items carry a plain payload.
+ *         Keeps S3.13, S3.14, S2.37; behaviours 5-7.
+ */
+#include "model/ledger.h"
+#include "queue/queue.h"
+
+enum { NEAR_WRAP = 254 };
+
+static struct wf_deque deque;
+static struct wf_deque thiefs; /* the deque of the thief that steals half */
+static int pushed;
+
+static void push(int number)
+{
+    MODEL_REQUIRE(wf_deque_push(&deque, ledger_make(number)) == 0);
+}
+
+static void start(size_t capacity, int count)
+{
+    ledger_clear();
+    MODEL_REQUIRE(wf_deque_init(&deque, capacity) == 0);
+    MODEL_REQUIRE(wf_deque_init(&thiefs, 2) == 0);
+    wf_store_relaxed(&deque.top, NEAR_WRAP);
+    wf_store_relaxed(&deque.bottom, NEAR_WRAP);
+    for (int i = 0; i < count; i++) {
+        push(i);
+    }
+    pushed = count;
+}
+
+static void start_empty(void)
+{
+    start(4, 0);
+}
+
+static void start_tiny(void)
+{
+    start(1, 0);
+}
+
+static void start_two(void)
+{
+    start(2, 2);
+}
+
+static void start_three(void)
+{
+    start(4, 3);
+}
+
+static void check_all(void)
+{
+    struct wf_node *item;
+    while ((item = wf_deque_pop(&deque)) != NULL) {
+        (void)ledger_take(item);
+    }
+    while ((item = wf_deque_pop(&thiefs)) != NULL) {
+        (void)ledger_take(item);
+    }
+    ledger_all_taken(pushed);
+    wf_deque_done(&deque);
+    wf_deque_done(&thiefs);
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+static void steal(void)
+{
+    struct wf_node *item;
+    if (wf_deque_steal(&deque, &item) == WF_STEAL_TAKEN) {
+        (void)ledger_take(item);
+    }
+}
+
+/* Thieves take the oldest first. */
+static void steal_twice(void)
+{
+    struct wf_node *item;
+    int first = -1;
+    if (wf_deque_steal(&deque, &item) == WF_STEAL_TAKEN) {
+        first = ledger_take(item);
+    }
+    if (wf_deque_steal(&deque, &item) == WF_STEAL_TAKEN) {
+        MODEL_REQUIRE(ledger_take(item) > first);
+    }
+}
+
+static void steal_half(void)
+{
+    (void)ledger_take(wf_deque_steal_half(&deque, &thiefs));
+}
+
+static void owner_pop(void)
+{
+    (void)ledger_take(wf_deque_pop(&deque));
+}
+
+static void owner_pop_two(void)
+{
+    int a = ledger_take(wf_deque_pop(&deque));
+    int b = ledger_take(wf_deque_pop(&deque));
+    MODEL_REQUIRE(b < a || b == -1); /* LIFO */
+}
+
+static void owner_pop_three(void)
+{
+    owner_pop_two();
+    owner_pop();
+}
+
+static void owner_push_two_pop_two(void)
+{
+    push(0);
+    push(1);
+    pushed = 2;
+    owner_pop_two();
+}
+
+/* From one slot to four under the thieves' hands. */
+static void owner_grow(void)
+{
+    push(0);
+    push(1);
+    push(2);
+    pushed = 3;
+    owner_pop();
+}
+
+static void owner_push_pop_twice(void)
+{
+    push(0);
+    owner_pop();
+    push(1);
+    owner_pop();
+    pushed = 2;
+}
+
+/* Refills slots that a slow thief may still read: it must lose its CAS. */
+static void owner_pop_two_push_two(void)
+{
+    owner_pop_two();
+    push(2);
+    push(3);
+    pushed = 4;
+}
+
+/* The deque runs empty and comes back: a bottom stored by pop, not push, is what thieves read. */
+static void owner_pop_push_pop(void)
+{
+    owner_pop();
+    push(3);
+    pushed = 4;
+    owner_pop();
+}
+
+#define OWNER_THIEVES                                                                              \
+    {                                                                                              \
+        "owner", "thief 1", "thief 2"                                                              \
+    }
+
+static const struct model_test tests[] = {
+    {.name = "push, pop, one thief",
+     .setup = start_empty,
+     .threads = {owner_push_two_pop_two, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "push, pop, two thieves",
+     .setup = start_empty,
+     .threads = {owner_push_two_pop_two, steal, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "push, pop, a thief twice",
+     .setup = start_empty,
+     .threads = {owner_push_two_pop_two, steal_twice},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "two items, two thieves",
+     .setup = start_two,
+     .threads = {owner_pop_two, steal, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "three items, thieves twice",
+     .setup = start_three,
+     .threads = {owner_pop_three, steal_twice, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all,
+     .is_slow = 1},
+    {.name = "one in, one out, two thieves",
+     .setup = start_empty,
+     .threads = {owner_push_pop_twice, steal, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "growth, one thief",
+     .setup = start_tiny,
+     .threads = {owner_grow, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "growth, two thieves",
+     .setup = start_tiny,
+     .threads = {owner_grow, steal, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "refill of stolen slots",
+     .setup = start_two,
+     .threads = {owner_pop_two_push_two, steal, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "pop, push, pop, a thief twice",
+     .setup = start_three,
+     .threads = {owner_pop_push_pop, steal_twice},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "half, and another thief",
+     .setup = start_three,
+     .threads = {owner_pop, steal_half, steal},
+     .names = OWNER_THIEVES,
+     .check = check_all,
+     .is_slow = 1},
+};
+
+static const struct model_equivalent equivalents[] = {{NULL, NULL}};
+
+int main(int argc, char **argv)
+{
+    static const struct model_suite suite = {"deque", tests, MODEL_COUNT(tests), equivalents, 0};
+    return model_main(argc, argv, &suite);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   src/queue/ring.c hands out every item exactly once, with its contents, in every order of
+ *         steps under every memory model.
+ * Method: a ring of 4 slots with 8-bit positions that start just before they wrap.  An owner and
+ *         one or two thieves with rings of their own; items carry a plain payload.
+ *         Keeps S4.9-S4.14; behaviours 1-6.
+ */
+#include "model/ledger.h"
+#include "queue/queue.h"
+
+enum { RINGS = 3, NEAR_WRAP = 253 };
+
+static struct wf_ring rings[RINGS]; /* 0: the owner's, 1 and 2: the thieves' */
+static struct wf_chain overflowed;
+static int batches;
+static int pushed;
+
+static void keep_overflow(void *context, struct wf_chain *batch)
+{
+    MODEL_REQUIRE(context == &overflowed);
+    batches++;
+    wf_chain_append(&overflowed, batch);
+}
+
+static void push(int number)
+{
+    wf_ring_push(&rings[0], ledger_make(number), keep_overflow, &overflowed);
+}
+
+static void start(wf_ring_pos position, int count)
+{
+    ledger_clear();
+    for (int i = 0; i < RINGS; i++) {
+        wf_ring_init(&rings[i]);
+    }
+    wf_store_relaxed(&rings[0].tail, position);
+    wf_store_relaxed(&rings[0].head,
+                     (wf_ring_pair)((unsigned)position << WF_RING_POS_BITS | position));
+    overflowed = (struct wf_chain){0};
+    batches = 0;
+    for (int i = 0; i < count; i++) {
+        push(i);
+    }
+}
+
+static void start_empty(void)
+{
+    start(NEAR_WRAP, 0);
+    pushed = 0;
+}
+
+static void start_two(void)
+{
+    start(NEAR_WRAP, 2);
+    pushed = 2;
+}
+
+static void start_three(void)
+{
+    start(NEAR_WRAP, 3);
+    pushed = 3;
+}
+
+static void start_full(void)
+{
+    start(NEAR_WRAP, 4);
+    pushed = 4;
+}
+
+/* Whatever is left anywhere, taken once, makes the account complete. */
+static void check_all(void)
+{
+    for (int i = 0; i < RINGS; i++) {
+        struct wf_node *item;
+        while ((item = wf_ring_pop(&rings[i])) != NULL) {
+            (void)ledger_take(item);
+        }
+        wf_ring_pair head = wf_load_relaxed(&rings[i].head);
+        MODEL_REQUIRE((wf_ring_pos)head == (wf_ring_pos)(head >> WF_RING_POS_BITS));
+        MODEL_REQUIRE(wf_ring_count(&rings[i]) == 0);
+    }
+    struct wf_node *item;
+    int last = -1;
+    while ((item = wf_chain_pop(&overflowed)) != NULL) {
+        int number = ledger_take(item);
+        MODEL_REQUIRE(number > last); /* oldest first */
+        last = number;
+    }
+    ledger_all_taken(pushed);
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+static void steal_once(int thief)
+{
+    int number = ledger_take(wf_ring_steal(&rings[0], &rings[thief]));
+    /* What came along is older, in order, and still there: nobody steals from the thief here. */
+    for (int older = -1; number >= 0;) {
+        int next = ledger_take(wf_ring_pop(&rings[thief]));
+        if (next < 0) {
+            break;
+        }
+        MODEL_REQUIRE(next > older && next < number);
+        older = next;
+    }
+}
+
+static void thief_1(void)
+{
+    steal_once(1);
+}
+
+static void thief_2(void)
+{
+    steal_once(2);
+}
+
+static void thief_1_twice(void)
+{
+    steal_once(1);
+    steal_once(1);
+}
+
+static void owner_push_two_pop_two(void)
+{
+    push(0);
+    push(1);
+    pushed = 2;
+    int a = ledger_take(wf_ring_pop(&rings[0]));
+    int b = ledger_take(wf_ring_pop(&rings[0]));
+    MODEL_REQUIRE(b < 0 || a < b); /* FIFO */
+}
+
+static void owner_pop_two(void)
+{
+    int a = ledger_take(wf_ring_pop(&rings[0]));
+    int b = ledger_take(wf_ring_pop(&rings[0]));
+    MODEL_REQUIRE(b < 0 || a < b);
+}
+
+static void owner_pop_push(void)
+{
+    (void)ledger_take(wf_ring_pop(&rings[0]));
+    push(pushed++);
+}
+
+/* The ring is full: these pushes refill slots that a thief may still be reading, or overflow. */
+static void owner_push_into_full(void)
+{
+    push(4);
+    push(5);
+    pushed = 6;
+    (void)ledger_take(wf_ring_pop(&rings[0]));
+}
+
+static void owner_push_pop_push(void)
+{
+    push(2);
+    (void)ledger_take(wf_ring_pop(&rings[0]));
+    push(3);
+    pushed = 4;
+}
+
+static void owner_push_chain(void)
+{
+    struct wf_chain chain = {0};
+    wf_chain_push(&chain, ledger_make(2));
+    wf_chain_push(&chain, ledger_make(3));
+    wf_chain_push(&chain, ledger_make(4));
+    size_t taken = wf_ring_push_chain(&rings[0], &chain);
+    MODEL_REQUIRE(taken >= 2 && taken <= 3);
+    pushed = 2 + (int)taken;
+    (void)ledger_take(wf_ring_pop(&rings[0]));
+}
+
+/* A thief whose own ring is stolen from: the stolen items travel on. */
+static void thief_of_thief(void)
+{
+    (void)ledger_take(wf_ring_steal(&rings[1], &rings[2]));
+}
+
+/* What comes along stays in the thief's ring for check(). */
+static void thief_1_keeps(void)
+{
+    (void)ledger_take(wf_ring_steal(&rings[0], &rings[1]));
+}
+
+static void thief_2_keeps(void)
+{
+    (void)ledger_take(wf_ring_steal(&rings[0], &rings[2]));
+}
+
+static void owner_push_one_into_full(void)
+{
+    push(4);
+    pushed = 5;
+    (void)ledger_take(wf_ring_pop(&rings[0]));
+}
+
+static void anybody_counts(void)
+{
+    MODEL_REQUIRE(wf_ring_count(&rings[0]) <= WF_RING_CAPACITY);
+}
+
+#define OWNER_THIEVES                                                                              \
+    {                                                                                              \
+        "owner", "thief 1", "thief 2"                                                              \
+    }
+
+static const struct model_test tests[] = {
+    {.name = "push, pop, one thief",
+     .setup = start_empty,
+     .threads = {owner_push_two_pop_two, thief_1},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "push, pop, a thief twice",
+     .setup = start_empty,
+     .threads = {owner_push_two_pop_two, thief_1_twice},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "push, pop, two thieves",
+     .setup = start_empty,
+     .threads = {owner_push_two_pop_two, thief_1, thief_2},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "last item, two thieves",
+     .setup = start_two,
+     .threads = {owner_pop_two, thief_1, thief_2},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "three items, two thieves",
+     .setup = start_three,
+     .threads = {owner_pop_two, thief_1, thief_2},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "refill while stolen from",
+     .setup = start_three,
+     .threads = {owner_pop_push, thief_1, thief_2},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "overflow, one thief",
+     .setup = start_full,
+     .threads = {owner_push_into_full, thief_1},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "overflow, two thieves",
+     .setup = start_full,
+     .threads = {owner_push_one_into_full, thief_1_keeps, thief_2_keeps},
+     .names = OWNER_THIEVES,
+     .check = check_all,
+     .is_slow = 1},
+    {.name = "push, pop, push, two thieves",
+     .setup = start_two,
+     .threads = {owner_push_pop_push, thief_1_keeps, thief_2_keeps},
+     .names = OWNER_THIEVES,
+     .check = check_all,
+     .is_slow = 1},
+    {.name = "batch in, one thief",
+     .setup = start_two,
+     .threads = {owner_push_chain, thief_1},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "a thief is stolen from",
+     .setup = start_three,
+     .threads = {owner_pop_push, thief_1_keeps, thief_of_thief},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "counting meanwhile",
+     .setup = start_two,
+     .threads = {owner_push_pop_push, anybody_counts},
+     .names = {"owner", "reader"},
+     .check = check_all},
+};
+
+static const struct model_equivalent equivalents[] = {{NULL, NULL}};
+
+int main(int argc, char **argv)
+{
+    static const struct model_suite suite = {"ring", tests, MODEL_COUNT(tests), equivalents, 0};
+    return model_main(argc, argv, &suite);
+}
