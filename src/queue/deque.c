@@ -12,8 +12,8 @@
  * Rejected: freeing a replaced buffer by epochs.  Sizes double, so keeping all costs less than the
  * newest one does, and a steal needs no announcement.
  *
- * Push publishes by a release store of bottom where the paper has a fence; pop's stores of bottom
- * are therefore release too, or a thief that read one of them would not see what push wrote.
+ * Push publishes by a release store of bottom where the paper has a fence; pop's first store of
+ * bottom is therefore release too, or a thief that read it would not see what push wrote.
  */
 #include <errno.h>
 
@@ -99,9 +99,9 @@ static struct wf_deque_buffer *grow(struct wf_deque *deque, struct wf_deque_buff
 static struct wf_deque_buffer *with_room(struct wf_deque *deque, wf_deque_pos bottom)
 {
     struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer); /* relaxed: ours */
-    /* relaxed: a stale top only makes the deque look fuller than it is.  A thief that still reads
-     * the slot we are about to refill loses its CAS, because top has passed it. */
-    wf_deque_pos top = wf_load_relaxed(&deque->top);
+    /* acquire: pairs with the thieves' CAS; they have read their slots before we refill them.  A
+     * stale top only makes the deque look fuller than it is. */
+    wf_deque_pos top = wf_load_acquire(&deque->top);
     if ((size_t)items_between(top, bottom) < buffer->capacity) {
         return buffer;
     }
@@ -152,7 +152,8 @@ struct wf_node *wf_deque_pop(struct wf_deque *deque)
             WF_REACHED("deque.pop_lost_last");
             item = NULL;
         }
-        wf_store_release(&deque->bottom, (wf_deque_pos)(bottom + 1)); /* (D1) */
+        /* relaxed: behind the fence, which lends it the release that (D1) asks for. */
+        wf_store_relaxed(&deque->bottom, (wf_deque_pos)(bottom + 1));
     }
     if (item != NULL) {
         wf_counter_add(&deque->counters.popped, 1);
@@ -162,8 +163,8 @@ struct wf_node *wf_deque_pop(struct wf_deque *deque)
 
 enum wf_steal wf_deque_steal(struct wf_deque *deque, struct wf_node **out)
 {
-    wf_deque_pos top = wf_load_acquire(&deque->top);
-    wf_fence_seq_cst(); /* (D3) */
+    wf_deque_pos top = wf_load_relaxed(&deque->top); /* relaxed: the fence makes it acquire */
+    wf_fence_seq_cst();                              /* (D3) */
     wf_deque_pos bottom = wf_load_acquire(&deque->bottom); /* pairs with (D1) */
     if (items_between(top, bottom) <= 0) {
         return WF_STEAL_EMPTY;
@@ -171,7 +172,8 @@ enum wf_steal wf_deque_steal(struct wf_deque *deque, struct wf_node **out)
     struct wf_deque_buffer *buffer = wf_load_acquire(&deque->buffer); /* pairs with (D2) */
     struct wf_node *item = wf_load_relaxed(slot_at(buffer, top)); /* stale only if the CAS fails */
     WF_JITTER();
-    if (!wf_cas_seq_cst(&deque->top, &top, (wf_deque_pos)(top + 1))) {
+    /* release: the slot was read before the owner, seeing this top, may refill it. */
+    if (!wf_cas_release(&deque->top, &top, (wf_deque_pos)(top + 1))) {
         WF_REACHED("deque.steal_lost");
         return WF_STEAL_LOST;
     }

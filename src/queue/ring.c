@@ -221,9 +221,9 @@ struct wf_node *wf_ring_steal(struct wf_ring *from, struct wf_ring *into)
 
 size_t wf_ring_count(struct wf_ring *ring)
 {
-    /* Two loads of a moving queue: a tail older than the head is no count but zero. */
-    wf_ring_pos tail = wf_load_acquire(&ring->tail);
-    wf_ring_pos real = real_of(wf_load_acquire(&ring->head));
+    /* Two relaxed loads of a moving queue: a tail older than the head is no count but zero. */
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail);
+    wf_ring_pos real = real_of(wf_load_relaxed(&ring->head));
     wf_ring_pos count = distance(real, tail);
     return count <= WF_RING_CAPACITY ? count : 0;
 }
