@@ -35,7 +35,7 @@ static int report_fd = STDERR_FILENO;
 /* Coverage counters are written at a normal exit only; gcc's runtime offers this where linked. */
 extern void __gcov_dump(void) __attribute__((weak));
 
-static void say(const char *format, va_list args)
+__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list args)
 {
     char text[TEXT_MAX];
     int length = vsnprintf(text, sizeof(text) - 1, format, args);
