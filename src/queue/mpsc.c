@@ -17,7 +17,7 @@
 
 void wf_mpsc_init(struct wf_mpsc *mpsc)
 {
-    *mpsc = (struct wf_mpsc){0};
+    wf_atomic_init(&mpsc->head, NULL);
 }
 
 bool wf_mpsc_push(struct wf_mpsc *mpsc, struct wf_node *item)
