@@ -15,7 +15,7 @@
 #include "base/base.h"
 
 #ifdef WF_TSAN
-WF_ATOMIC(uint32_t) wf_tsan_fence_cell; /* see wf_fence_seq_cst */
+wf_atomic_u32 wf_tsan_fence_cell; /* see wf_fence_seq_cst */
 #endif
 
 static WF_ATOMIC(wf_panic_fn) panic_hook; /* [any: exchange]  NULL: report_panic */

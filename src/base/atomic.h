@@ -122,7 +122,6 @@
 
 #ifdef WF_TSAN
 /* TSan ignores fences; a read-modify-write of one shared cell orders the same pairs for it. */
-extern WF_ATOMIC(uint32_t) wf_tsan_fence_cell;
 #define wf_fence_seq_cst() ((void)wf_fetch_add_seq_cst(&wf_tsan_fence_cell, 1))
 #elif defined(__x86_64__)
 /* A locked no-op on the top of the stack: 6-8 ns where mfence, which clang emits, takes 21. */
@@ -152,5 +151,9 @@ extern WF_ATOMIC(uint32_t) wf_tsan_fence_cell;
 /* Cells that are passed by address to functions need a named type. */
 typedef WF_ATOMIC(uint32_t) wf_atomic_u32;
 typedef WF_ATOMIC(uint64_t) wf_atomic_u64;
+
+#ifdef WF_TSAN
+extern wf_atomic_u32 wf_tsan_fence_cell; /* see wf_fence_seq_cst */
+#endif
 
 #endif
