@@ -48,13 +48,13 @@ _Noreturn void wf_panic(const char *file, int line, const char *what)
 /* ---- marks --------------------------------------------------------------------------------- */
 
 /* The linker gives the ends of the section; weak, for programs that have no mark at all. */
-extern const struct wf_mark __start_wf_marks[] __attribute__((weak));
-extern const struct wf_mark __stop_wf_marks[] __attribute__((weak));
+extern const struct wf_mark __start_wf_mark_set[] __attribute__((weak));
+extern const struct wf_mark __stop_wf_mark_set[] __attribute__((weak));
 
 size_t wf_marks(const struct wf_mark **first)
 {
-    *first = __start_wf_marks;
-    return __start_wf_marks == NULL ? 0 : (size_t)(__stop_wf_marks - __start_wf_marks);
+    *first = __start_wf_mark_set;
+    return __start_wf_mark_set == NULL ? 0 : (size_t)(__stop_wf_mark_set - __start_wf_mark_set);
 }
 
 /* ---- jitter -------------------------------------------------------------------------------- */

@@ -67,8 +67,8 @@ struct wf_mark {
 #define WF_REACHED(mark_name)                                                                      \
     do {                                                                                           \
         static struct wf_mark wf_this_mark                                                         \
-            __attribute__((section("wf_marks"), used, aligned(sizeof(void *)))) = {mark_name,      \
-                                                                                   {0}};           \
+            __attribute__((section("wf_mark_set"), used, aligned(sizeof(void *)))) = {mark_name,   \
+                                                                                      {0}};        \
         wf_store_relaxed(&wf_this_mark.is_reached, 1);                                             \
     } while (0)
 #define WF_FAULT(what) wf_fault_now(what)
