@@ -25,8 +25,11 @@ struct tap_test {
     unsigned limit_s; /* seconds before the test counts as hung; 0: 20 */
 };
 
+/* By hand: clang-format takes #fn for a directive. */
+/* clang-format off */
 #define TAP_TEST(fn) {#fn, fn, 0}
 #define TAP_TEST_LIMIT(fn, seconds) {#fn, fn, (seconds)}
+/* clang-format on */
 
 int tap_main(int argc, char **argv, const char *file, const struct tap_test *tests, size_t count);
 

@@ -192,8 +192,7 @@ void wf_inject_push_overflow(struct wf_inject *inject, struct wf_chain *chain);
 
 /* [any]  The oldest items, at most a fair share: count / workers, at least WF_INJECT_BATCH_MIN, at
  * most batch_max and `room`.  Appends to `out`; gives how many. */
-size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t room,
-                     struct wf_chain *out);
+size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t room, struct wf_chain *out);
 
 /* [any]  Pushes are refused from now on; what is inside can still be popped. */
 void wf_inject_close(struct wf_inject *inject);

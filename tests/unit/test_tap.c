@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 static const struct tap_test *inner;
-static char *inner_args[3] = {(char *)(uintptr_t)"inner", NULL, NULL};
+static char inner_name[] = "inner";
+static char *inner_args[3] = {inner_name, NULL, NULL};
 static int inner_argc = 1;
 
 static void run_inner(void)
