@@ -191,17 +191,19 @@ static int run_forked(void (*run)(void), int limit_ms, bool stderr_too, char *te
     return status;
 }
 
-int tap_run_child(void (*run)(void), char *text, size_t size)
-{
-    bool is_hung;
-    return run_forked(run, LIMIT_DEFAULT_S * 1000, true, text, size, &is_hung);
-}
-
-static double time_factor(void)
+/* The limit of a test, or of a child it runs, with WEFT_TEST_TIME in it. */
+static int limit_ms(unsigned limit_s)
 {
     const char *text = getenv("WEFT_TEST_TIME");
     double factor = text == NULL ? 1.0 : strtod(text, NULL);
-    return factor > 0 ? factor : 1.0;
+    unsigned seconds = limit_s == 0 ? LIMIT_DEFAULT_S : limit_s;
+    return (int)(seconds * 1000.0 * (factor > 0 ? factor : 1.0));
+}
+
+int tap_run_child(void (*run)(void), char *text, size_t size)
+{
+    bool is_hung;
+    return run_forked(run, limit_ms(0), true, text, size, &is_hung);
 }
 
 static void print_text(const char *text)
@@ -218,9 +220,8 @@ static bool run_one(size_t number, const struct tap_test *test)
 {
     char text[TEXT_MAX];
     bool is_hung = false;
-    double limit = test->limit_s == 0 ? LIMIT_DEFAULT_S : test->limit_s;
-    int status = run_forked(test->run, (int)(limit * 1000 * time_factor()), false, text,
-                            sizeof(text), &is_hung);
+    int limit = limit_ms(test->limit_s);
+    int status = run_forked(test->run, limit, false, text, sizeof(text), &is_hung);
     bool is_skipped = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED;
     bool is_ok = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (is_skipped) {
@@ -231,7 +232,7 @@ static bool run_one(size_t number, const struct tap_test *test)
     printf("%s %zu - %s\n", is_ok ? "ok" : "not ok", number, test->name);
     print_text(text);
     if (is_hung) {
-        printf("# hung: still running after %.0f s\n", limit * time_factor());
+        printf("# hung: still running after %d ms\n", limit);
     } else if (WIFSIGNALED(status)) {
         printf("# ended by signal %d\n", WTERMSIG(status));
     } else if (!is_ok) {

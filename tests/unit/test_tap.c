@@ -114,8 +114,19 @@ static void a_hanging_test_is_ended_and_fails(void)
 {
     const struct tap_test test = TAP_TEST_LIMIT(hang, 1);
     char text[4096];
+    CHECK_EQ(setenv("WEFT_TEST_TIME", "1", 1), 0); /* slow builds need not wait longer for it */
     CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
     CHECK(strstr(text, "# hung") != NULL);
+}
+
+/* Were it not, this test itself would hang. */
+static void a_hanging_child_is_ended_by_a_limit_that_scales_too(void)
+{
+    char text[4096];
+    CHECK_EQ(setenv("WEFT_TEST_TIME", "0.01", 1), 0);
+    int status = tap_run_child(hang, text, sizeof(text));
+    CHECK(WIFSIGNALED(status));
+    CHECK_EQ(WTERMSIG(status), SIGKILL);
 }
 
 static void a_skip_counts_as_ok_and_says_why(void)
@@ -155,6 +166,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_failure_in_any_thread_fails_the_test),
     TAP_TEST(a_crash_is_a_failure_with_its_signal),
     TAP_TEST(a_hanging_test_is_ended_and_fails),
+    TAP_TEST(a_hanging_child_is_ended_by_a_limit_that_scales_too),
     TAP_TEST(a_skip_counts_as_ok_and_says_why),
     TAP_TEST(a_filter_that_matches_nothing_is_an_error),
     TAP_TEST(the_seed_comes_from_the_environment),
