@@ -1,28 +1,70 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Runs the test programs that a build lists, two at a time, and adds up their TAP.
-#   tests/run.sh BUILD_DIR [NAME...]    NAME: only test programs whose file name contains it
+#   tests/run.sh [--all] BUILD_DIR [NAME...]
+#     --all   also what needs to run in one build only: the tests of the tools, written in Python,
+#             and the question whether every mark of the source was reached (tests/marks.sh)
+#     NAME    only test programs whose file name contains it
+# Environment: WEFT_TEST_WRAP  a command to run compiled tests under (an emulator, valgrind)
 # The last line is "N passed, N failed" (", N skipped" where any).  Exit status 0: none failed.
 set -u
-build=$1
+is_all=no
+if [ "$1" = --all ]; then
+    is_all=yes
+    shift
+fi
+build=$(cd "$1" && pwd) || exit 2
 shift
 logs=$build/logs
 rm -rf "$logs" && mkdir -p "$logs" || exit 2
+export WEFT_TEST_MARKS="$logs/marks"
 
-list=$build/tests.list
+list=$logs/list
+if [ $is_all = yes ]; then
+    cp "$build/tests.list" "$list"
+else
+    grep -v '\.py$' "$build/tests.list" >"$list"
+fi
 if [ $# -gt 0 ]; then
-    for name in "$@"; do grep -- "/[^/]*$name[^/]*\$" "$list"; done | sort -u >"$logs/list"
-    list=$logs/list
+    for name in "$@"; do grep -- "/[^/]*$name[^/]*\$" "$list"; done | sort -u >"$list.named"
+    list=$list.named
 fi
 
-# Each program writes its own log; what ends without a plan line ("1..N") has crashed.
+# Each program writes its own log.  One that ends without a plan line ("1..N"), ran another number
+# of tests than it planned, or exits with a status that no failed test explains, has failed.
 xargs -P 2 -I PROGRAM sh -c '
-    log=$1/$(basename "$2").tap
-    $WEFT_TEST_WRAP "$2" >"$log" 2>&1
-    grep -q "^1\.\." "$log" || echo "not ok - $2 ended without a plan" >>"$log"
-    if grep -q "^not ok" "$log"; then cat "$log"; else
-        echo "ok: $(basename "$2"), $(grep -c "^ok" "$log") tests"; fi
+    name=$(basename "$2")
+    log=$1/$name.tap
+    case $name in
+    *.py)
+        if command -v python3 >/dev/null; then
+            python3 "$2"
+        else
+            echo "ok 1 - $name # SKIP python3 is not installed"
+            echo "1..1"
+        fi ;;
+    *) $WEFT_TEST_WRAP "$2" ;;
+    esac >"$log" 2>&1
+    status=$?
+    planned=$(sed -n "s/^1\.\.\([0-9]*\).*/\1/p" "$log" | tail -n 1)
+    ran=$(grep -c -e "^ok " -e "^not ok " "$log")
+    if [ -z "$planned" ]; then
+        echo "not ok - $name ended without a plan, status $status" >>"$log"
+    elif [ "$planned" -ne "$ran" ]; then
+        echo "not ok - $name planned $planned tests and ran $ran" >>"$log"
+    elif [ "$status" -ne 0 ] && ! grep -q "^not ok" "$log"; then
+        echo "not ok - $name ended with status $status" >>"$log"
+    fi
+    if grep -q "^not ok" "$log"; then
+        grep -v "^ok " "$log"
+    else
+        echo "ok: $name, $ran tests"
+    fi
 ' sh "$logs" PROGRAM <"$list"
+
+if [ $is_all = yes ] && [ $# -eq 0 ]; then
+    "$(dirname "$0")/marks.sh" "$build" >"$logs/marks.tap" || cat "$logs/marks.tap"
+fi
 
 # The totals, last and alone on their line.
 cat "$logs"/*.tap | awk '

@@ -1,0 +1,85 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Sees to it that the machine has what a make target needs.
+#   tools/setup.sh [--try] TARGET...    TARGET: a word of the first column below, or `all`
+# Silent when everything is there.  Otherwise root on a Debian system gets the missing packages
+# installed; anybody else is told what to type, and the exit status is 1.  With --try the target
+# works without them: status 0 in any case, and an installation that failed is not tried again.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+
+# target    command, or file     package
+needs='
+build       gcc                  gcc
+build       cmake                cmake
+build       /usr/include/stdio.h libc6-dev
+test        python3              python3
+tidy        python3              python3
+lint        clang-tidy-14        clang-tidy-14
+lint        clang                clang
+format      clang-format-14      clang-format-14
+clang       clang                clang
+clang       /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.tsan*.a libclang-rt-14-dev
+cov         gcovr                gcovr
+cov         python3              python3
+valgrind    valgrind             valgrind
+aarch64     aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+aarch64     /usr/aarch64-linux-gnu/lib/libc.a libc6-dev-arm64-cross
+aarch64     qemu-aarch64         qemu-user
+'
+
+is_optional=no
+if [ "${1-}" = --try ]; then
+    is_optional=yes
+    shift
+fi
+if [ $# -eq 0 ]; then
+    echo "usage: tools/setup.sh [--try] TARGET..." >&2
+    exit 2
+fi
+
+is_there() {
+    case $1 in
+    /*) ls $1 >/dev/null 2>&1 ;; # unquoted: the name may be a pattern
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+for wanted in "$@"; do
+    case $needs in
+    *"
+$wanted "*) ;;
+    *) [ "$wanted" = all ] || { echo "tools/setup.sh: unknown target $wanted" >&2; exit 2; } ;;
+    esac
+done
+
+# The packages that the given targets lack, each once.
+missing=$(echo "$needs" | while read -r target what package; do
+    for wanted in "$@"; do
+        if [ -n "$target" ] && { [ "$wanted" = "$target" ] || [ "$wanted" = all ]; }; then
+            is_there "$what" || echo "$package"
+        fi
+    done
+done | sort -u | tr '\n' ' ')
+missing=${missing% }
+[ -n "$missing" ] || exit 0
+
+# apt-get's own words only matter when it fails.
+install() {
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -q update && apt-get -q -y install --no-install-recommends $missing
+}
+
+mkdir -p build
+tried=build/setup.tried
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    if [ $is_optional = no ] || ! grep -qx "$missing" "$tried" 2>/dev/null; then
+        echo "installing $missing" >&2
+        install >build/setup.log 2>&1 && exit 0
+        echo "$missing" >>"$tried"
+        tail -n 3 build/setup.log >&2
+    fi
+fi
+echo "missing: $missing" >&2
+echo "type:    sudo apt-get install --no-install-recommends $missing" >&2
+[ $is_optional = yes ]
