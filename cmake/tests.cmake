@@ -23,6 +23,7 @@ weft_test(test_tap tests/unit/test_tap.c)
 
 weft_test_script(tests/tools/test_promises.py)
 weft_test_script(tests/tools/test_scripts.py)
+weft_test_script(tests/tools/test_tidy.py)
 
 get_property(list GLOBAL PROPERTY WEFT_TEST_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${list}")
