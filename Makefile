@@ -1,28 +1,117 @@
 # SPDX-License-Identifier: MIT
-# The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built.
+# The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built and
+# tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
-.PHONY: help build test promises run clean
+.PHONY: help build test marks asan tsan hostile clang aarch64 valgrind cov promises tidy lint \
+	format format-check check-all clean
 
 JOBS ?= $(shell nproc)
+# How often `make hostile` runs the tests, each time with another seed.
+HOSTILE_RUNS ?= 3
+# What `make valgrind` runs; it is 20 to 50 times slower, so not everything.
+VALGRIND_TESTS ?= test_tap
+# What `make check-all` runs, in this order.
+CHECKS := test asan tsan hostile clang aarch64 valgrind cov promises tidy lint format-check
+
 # $(call preset,NAME): configure and build one preset, quietly unless it fails.
-preset = cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; \
+preset = mkdir -p build; \
+	cmake --preset $(1) >build/$(1).log 2>&1 && \
 	cmake --build build/$(1) -j $(JOBS) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
+sources = find src include tests bench examples -name '*.[ch]' 2>/dev/null
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
-build/:
-	@mkdir -p build
+# ---- build and test ----------------------------------------------------------------------------
 
-build: | build/ ## the library and the tests, with assertions
+build: ## the library and the tests, with assertions
+	@tools/setup.sh build
 	@$(call preset,dev)
 
-test: | build/ ## all tests; the last line counts them
-	@$(call preset,dev)
-	@tests/run.sh build/dev
+test: build ## all tests; the last line counts them
+	@tools/setup.sh --try test
+	@tests/run.sh --all build/dev
+
+marks: ## the rare branches of the source, and how many tests reached each in the last `make test`
+	@tests/marks.sh build/dev
+
+# ---- the tests under other conditions ----------------------------------------------------------
+
+asan: ## under AddressSanitizer, LeakSanitizer and UBSan
+	@tools/setup.sh build
+	@$(call preset,asan)
+	@ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
+		UBSAN_OPTIONS=print_stacktrace=1 WEFT_TEST_TIME=5 tests/run.sh build/asan
+
+tsan: ## under ThreadSanitizer
+	@tools/setup.sh build
+	@$(call preset,tsan)
+	@TSAN_OPTIONS=halt_on_error=1 WEFT_TEST_TIME=10 tests/run.sh build/tsan
+
+hostile: ## with threads that dawdle at every race window, HOSTILE_RUNS times
+	@tools/setup.sh build
+	@$(call preset,hostile)
+	@for run in $$(seq $(HOSTILE_RUNS)); do \
+		WEFT_TEST_TIME=5 tests/run.sh build/hostile || exit 1; done
+
+clang: ## built with clang, plain and under its ThreadSanitizer
+	@tools/setup.sh build clang
+	@$(call preset,clang)
+	@tests/run.sh build/clang
+	@$(call preset,clang-tsan)
+	@TSAN_OPTIONS=halt_on_error=1 WEFT_TEST_TIME=10 tests/run.sh build/clang-tsan
+
+aarch64: ## built for AArch64, run under qemu
+	@tools/setup.sh build aarch64
+	@$(call preset,aarch64)
+	@WEFT_TEST_WRAP=qemu-aarch64 WEFT_TEST_TIME=20 tests/run.sh build/aarch64
+
+valgrind: build ## some tests (VALGRIND_TESTS) under memcheck
+	@tools/setup.sh valgrind
+	@WEFT_TEST_WRAP="valgrind -q --error-exitcode=99 --leak-check=full" WEFT_TEST_TIME=50 \
+		tests/run.sh build/dev $(VALGRIND_TESTS)
+
+cov: ## line and branch coverage; fails below the limits in tools/cov.py
+	@tools/setup.sh build cov
+	@$(call preset,cov)
+	@find build/cov -name '*.gcda' -delete
+	@tests/run.sh build/cov
+	@tools/cov.py build/cov
+
+# ---- the house rules ---------------------------------------------------------------------------
 
 promises: ## which promises of docs/promises.md the tests keep
+	@tools/setup.sh tidy
 	@tools/promises.py
+
+tidy: ## layers, sizes, includes, atomics, names in documents (tools/tidy.py)
+	@tools/setup.sh tidy
+	@tools/tidy.py
+
+lint: ## clang-tidy with .clang-tidy
+	@tools/setup.sh build lint
+	@mkdir -p build; cmake --preset clang >build/clang.log 2>&1 || { cat build/clang.log; exit 1; }
+	@sed -n 's/^ *"file": "\([^"]*\)".*/\1/p' build/clang/compile_commands.json | sort -u | \
+		xargs -P $(JOBS) -n 1 clang-tidy-14 -p build/clang --quiet 2>build/lint.log
+
+format: ## lays out every source file with clang-format
+	@tools/setup.sh format
+	@$(sources) | xargs clang-format-14 -i
+
+format-check: ## fails where `make format` would change something
+	@tools/setup.sh format
+	@$(sources) | xargs clang-format-14 --dry-run -Werror
+
+# ---- all of it ---------------------------------------------------------------------------------
+
+check-all: ## every check, then a summary
+	@mkdir -p build; failed=0; rm -f build/check-all; \
+	for check in $(CHECKS); do \
+		begin=$$(date +%s); echo "==== make $$check"; \
+		if $(MAKE) --no-print-directory $$check; then verdict=ok; else verdict=FAILED; failed=1; fi; \
+		printf '%-14s %-8s %5d s\n' $$check $$verdict $$(($$(date +%s) - begin)) >>build/check-all; \
+	done; \
+	echo "==== summary"; cat build/check-all; exit $$failed
 
 clean: ## removes what was built
 	rm -rf build
