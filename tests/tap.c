@@ -118,9 +118,19 @@ static void write_marks(void)
     (void)fclose(file);
 }
 
+/* abort() goes on when this returns.  Not safe in general, but a panic is no interruption. */
+static void dump_coverage(int number)
+{
+    (void)number;
+    __gcov_dump();
+}
+
 static _Noreturn void run_in_child(void (*run)(void), int fd)
 {
     report_fd = fd;
+    if (__gcov_dump != NULL) {
+        (void)signal(SIGABRT, dump_coverage); /* or tests of panics would count nothing */
+    }
     wf_jitter_seed(seed);
     run();
     write_marks();
