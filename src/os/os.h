@@ -19,10 +19,12 @@
 
 /* ---- clock --------------------------------------------------------------------------------- */
 
-/* Nanoseconds on CLOCK_MONOTONIC. */
+#define WF_NS_PER_S INT64_C(1000000000)
+
+/* A deadline that never comes. */
 #define WF_FOREVER INT64_MAX
 
-/* [any] */
+/* [any]  Nanoseconds on CLOCK_MONOTONIC; never negative, never less than before. */
 int64_t wf_clock_now(void);
 
 /* ---- futex --------------------------------------------------------------------------------- */
@@ -34,7 +36,8 @@ int64_t wf_clock_now(void);
  */
 int wf_futex_wait(wf_atomic_u32 *word, uint32_t expected, int64_t deadline_ns);
 
-/* [any]  Wakes at most `count` threads; gives how many. */
+/* [any]  Wakes at most `count` threads; gives how many.  The word is not looked at and may even be
+ * freed memory: see wf_lock_release. */
 int wf_futex_wake(wf_atomic_u32 *word, int count);
 
 /* ---- lock ---------------------------------------------------------------------------------- */
@@ -43,15 +46,19 @@ int wf_futex_wake(wf_atomic_u32 *word, int count);
  * A mutex for the runtime's own short critical sections: one word, no allocation, blocks the
  * thread.  Never held across a suspension, a user's function or a system call that waits.
  * All zero bytes with a rank is an open lock.
+ *
+ * In builds with assertions a thread panics that takes a lock, by wf_lock_try too, of a rank not
+ * above all the ranks it holds: so it would for a second lock of the same rank.
  */
 struct wf_lock {
     wf_atomic_u32 word; /* [any: CAS]  0 open, 1 held, 2 held and somebody may sleep */
-    uint32_t rank;      /* [const] enum wf_lock_rank */
+    uint32_t rank;      /* [const] enum wf_lock_rank, below 64 */
 };
 
-/* [any] */
 void wf_lock_init(struct wf_lock *lock, enum wf_lock_rank rank);
+/* [any]  Waits as long as it takes. */
 void wf_lock_acquire(struct wf_lock *lock);
+/* [any]  False: somebody holds it. */
 bool wf_lock_try(struct wf_lock *lock);
 /* [locked lock] */
 void wf_lock_release(struct wf_lock *lock);
@@ -65,17 +72,22 @@ struct wf_thread_options {
     bool is_bound;
 };
 
-/* [any]  Starts a thread with all signals blocked (the library takes no signal of the program's).
- * NULL options = defaults.  -EAGAIN: no more threads; -EINVAL: absurd stack size or CPU. */
+/*
+ * [any]  Starts a thread with all signals blocked: the library takes no signal of the program's.
+ * Those that report a fault of the thread itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS)
+ * stay as they are in the caller.  The thread may run before *out is written.
+ * NULL options = defaults.  -EAGAIN: no more threads, or no memory for the stack; -ENOMEM;
+ * -EINVAL: a stack below the system's minimum, no such CPU, or not ours to use.
+ */
 int wf_thread_start(pthread_t *out, void *(*fn)(void *), void *arg,
                     const struct wf_thread_options *options);
-/* [any]  Waits for the thread's end. */
+/* [any]  Waits for the thread's end.  -EDEADLK: its own. */
 int wf_thread_join(pthread_t thread);
 /* [any]  The kernel's id of the calling thread. */
 int wf_thread_id(void);
 /* [any]  Name and affinity of the calling thread. */
-int wf_thread_set_name(const char *name);
-int wf_thread_bind(int cpu); /* -EINVAL: no such CPU, or not ours to use */
+int wf_thread_set_name(const char *name); /* cut to WF_THREAD_NAME_MAX */
+int wf_thread_bind(int cpu);              /* -EINVAL: no such CPU, or not ours to use */
 
 /* ---- CPU count ----------------------------------------------------------------------------- */
 
@@ -89,8 +101,11 @@ unsigned wf_cpu_count_in(const char *cgroup_file, const char *mount, unsigned af
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-/* [any]  Zeroed, private, page-aligned; `size` is rounded up to pages.  -EINVAL: 0; -ENOMEM. */
+/* [any]  Zeroed, private, page-aligned; `size` is rounded up to pages, here and below.  -EINVAL: 0;
+ * -ENOMEM. */
 int wf_memory_map(void **out, size_t size);
+/* [any]  All of a mapping or some of its pages.  -EINVAL: not at the start of a page, or size 0;
+ * -ENOMEM: a hole in a mapping would make one mapping too many, nothing was unmapped. */
 int wf_memory_unmap(void *memory, size_t size);
 /* [any]  Gives the pages back to the kernel; they read as zero afterwards. */
 int wf_memory_discard(void *memory, size_t size);

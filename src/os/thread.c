@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * os/thread.c - starting, naming and binding OS threads.
+ *
+ * A thread inherits the signal mask of its creator at the instant of creation.  So the creator
+ * blocks signals around pthread_create: there is no instant at which the new thread could take
+ * one.  The signals by which the CPU reports a fault stay as they were: while such a one is
+ * blocked the kernel kills the process without asking the handler, and the handlers of crash
+ * reporters and sanitizers would never run.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "os/os.h"
+
+/* What the new thread needs before it enters the caller's function; the thread frees it. */
+struct start {
+    void *(*fn)(void *);
+    void *arg;
+    char name[WF_THREAD_NAME_MAX + 1]; /* empty: none given */
+};
+
+struct cpu_mask {
+    cpu_set_t sets[WF_CPU_MAX / CPU_SETSIZE];
+};
+
+static int cpu_mask_of(struct cpu_mask *mask, int cpu)
+{
+    if (cpu < 0 || cpu >= WF_CPU_MAX) {
+        return -EINVAL;
+    }
+    CPU_ZERO_S(sizeof(*mask), mask->sets);
+    CPU_SET_S((size_t)cpu, sizeof(*mask), mask->sets);
+    return 0;
+}
+
+static void *enter(void *memory)
+{
+    struct start start = *(struct start *)memory;
+    wf_free(memory);
+    if (start.name[0] != '\0') {
+        (void)wf_thread_set_name(start.name); /* without a name it works as well */
+    }
+    return start.fn(start.arg);
+}
+
+static struct start *start_new(void *(*fn)(void *), void *arg, const char *name)
+{
+    struct start *start = wf_alloc_zeroed(1, sizeof(*start));
+    if (start == NULL) {
+        return NULL;
+    }
+    start->fn = fn;
+    start->arg = arg;
+    if (name != NULL) {
+        memcpy(start->name, name, strnlen(name, WF_THREAD_NAME_MAX));
+    }
+    return start;
+}
+
+static int attributes_bind(pthread_attr_t *attributes, int cpu)
+{
+    struct cpu_mask mask;
+    int rc = cpu_mask_of(&mask, cpu);
+    if (rc != 0) {
+        return rc;
+    }
+    if (WF_FAULT("pthread_attr_setaffinity")) {
+        return -ENOMEM;
+    }
+    return -pthread_attr_setaffinity_np(attributes, sizeof(mask), mask.sets);
+}
+
+/* On error there is nothing to destroy. */
+static int attributes_init(pthread_attr_t *attributes, const struct wf_thread_options *options)
+{
+    int rc = WF_FAULT("pthread_attr_init") ? -ENOMEM : -pthread_attr_init(attributes);
+    if (rc != 0) {
+        return rc;
+    }
+    if (options->stack_size != 0) {
+        rc = -pthread_attr_setstacksize(attributes, options->stack_size);
+    }
+    if (rc == 0 && options->is_bound) {
+        rc = attributes_bind(attributes, options->cpu);
+    }
+    if (rc != 0) {
+        (void)pthread_attr_destroy(attributes); /* never fails */
+    }
+    return rc;
+}
+
+static int create_without_signals(pthread_t *out, const pthread_attr_t *attributes,
+                                  struct start *start)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    sigset_t blocked;
+    sigset_t old;
+    (void)sigfillset(&blocked); /* neither of these fails for signals that exist */
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        (void)sigdelset(&blocked, faults[i]);
+    }
+    WEFT_CHECK(pthread_sigmask(SIG_BLOCK, &blocked, &old) == 0);
+    int rc = WF_FAULT("pthread_create") ? -EAGAIN : -pthread_create(out, attributes, enter, start);
+    WEFT_CHECK(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
+    return rc;
+}
+
+int wf_thread_start(pthread_t *out, void *(*fn)(void *), void *arg,
+                    const struct wf_thread_options *options)
+{
+    static const struct wf_thread_options defaults;
+    options = options != NULL ? options : &defaults;
+
+    pthread_attr_t attributes;
+    int rc = attributes_init(&attributes, options);
+    if (rc != 0) {
+        return rc;
+    }
+    struct start *start = start_new(fn, arg, options->name);
+    if (start == NULL) {
+        rc = -ENOMEM;
+        goto destroy_attributes;
+    }
+    pthread_t thread;
+    rc = create_without_signals(&thread, &attributes, start);
+    if (rc != 0) {
+        wf_free(start);
+        goto destroy_attributes;
+    }
+    *out = thread;
+
+destroy_attributes:
+    (void)pthread_attr_destroy(&attributes); /* never fails */
+    return rc;
+}
+
+int wf_thread_join(pthread_t thread)
+{
+    return -pthread_join(thread, NULL);
+}
+
+int wf_thread_id(void)
+{
+    return (int)syscall(SYS_gettid);
+}
+
+int wf_thread_set_name(const char *name)
+{
+    WEFT_ASSERT(name != NULL);
+    if (WF_FAULT("prctl")) {
+        return -EPERM;
+    }
+    /* The kernel cuts at WF_THREAD_NAME_MAX by itself. */
+    return prctl(PR_SET_NAME, name, 0, 0, 0) == 0 ? 0 : -errno;
+}
+
+int wf_thread_bind(int cpu)
+{
+    struct cpu_mask mask;
+    int rc = cpu_mask_of(&mask, cpu);
+    if (rc != 0) {
+        return rc;
+    }
+    if (WF_FAULT("sched_setaffinity")) {
+        return -EPERM;
+    }
+    return sched_setaffinity(0, sizeof(mask), mask.sets) == 0 ? 0 : -errno;
+}
