@@ -20,6 +20,12 @@ function(weft_test_script path)
 endfunction()
 
 weft_test(test_tap tests/unit/test_tap.c)
+weft_test(test_clock tests/unit/os/test_clock.c)
+weft_test(test_cpu tests/unit/os/test_cpu.c)
+weft_test(test_futex tests/unit/os/test_futex.c)
+weft_test(test_lock tests/unit/os/test_lock.c)
+weft_test(test_mem tests/unit/os/test_mem.c)
+weft_test(test_thread tests/unit/os/test_thread.c)
 
 weft_test_script(tests/tools/test_promises.py)
 weft_test_script(tests/tools/test_scripts.py)
