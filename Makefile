@@ -2,8 +2,8 @@
 # The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built and
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
-.PHONY: help build test marks asan tsan hostile clang aarch64 valgrind cov promises tidy lint \
-	format format-check check-all clean
+.PHONY: help build test marks asan tsan hostile clang aarch64 valgrind cov model promises tidy \
+	lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
 # How often `make hostile` runs the tests, each time with another seed.
@@ -11,7 +11,7 @@ HOSTILE_RUNS ?= 3
 # What `make valgrind` runs; it is 20 to 50 times slower, so not everything.
 VALGRIND_TESTS ?= test_tap
 # What `make check-all` runs, in this order.
-CHECKS := test asan tsan hostile clang aarch64 valgrind cov promises tidy lint format-check
+CHECKS := test model asan tsan hostile clang aarch64 valgrind cov promises tidy lint format-check
 
 # $(call preset,NAME): configure and build one preset, quietly unless it fails.
 preset = mkdir -p build; \
@@ -70,6 +70,11 @@ valgrind: build ## some tests (VALGRIND_TESTS) under memcheck
 	@tools/setup.sh valgrind
 	@WEFT_TEST_WRAP="valgrind -q --error-exitcode=99 --leak-check=full" WEFT_TEST_TIME=50 \
 		tests/run.sh build/dev $(VALGRIND_TESTS)
+
+model: ## every order of steps of the lock-free code, and mutants that must fail
+	@tools/setup.sh build tidy
+	@$(call preset,model)
+	@tests/model/run.sh build/model
 
 cov: ## line and branch coverage; fails below the limits in tools/cov.py
 	@tools/setup.sh build cov

@@ -1,13 +1,13 @@
 # The model programs: the checker, the file under test compiled against the checker's atomics
 # (WF_MODEL), and the kernel tests.  `make model` runs them.
-set(WEFT_MODEL_ENGINE tests/model/fiber.c tests/model/memory.c tests/model/heap.c
+set(WEFT_MODEL_ENGINE tests/model/fiber.c tests/model/cell.c tests/model/memory.c
+  tests/model/access.c tests/model/heap.c
   tests/model/search.c tests/model/race.c tests/model/mutant.c tests/model/main.c)
-set_source_files_properties(tests/model/fiber.c PROPERTIES COMPILE_OPTIONS "-U_FORTIFY_SOURCE")
 
 function(weft_model name)
   add_executable(${name} ${ARGN} ${WEFT_MODEL_ENGINE} src/base/util.c)
   target_compile_definitions(${name} PRIVATE WF_MODEL)
-  target_compile_options(${name} PRIVATE -O2)
+  target_compile_options(${name} PRIVATE -O2 -fomit-frame-pointer)
   target_include_directories(${name} PRIVATE src tests)
   target_link_libraries(${name} PRIVATE weft_flags)
   set_property(GLOBAL APPEND_STRING PROPERTY WEFT_MODEL_LIST "$<TARGET_FILE:${name}>\n")
@@ -17,6 +17,9 @@ weft_model(model_litmus tests/model/model_litmus.c)
 weft_model(model_ring tests/model/model_ring.c src/queue/ring.c)
 weft_model(model_deque tests/model/model_deque.c src/queue/deque.c)
 weft_model(model_mpsc tests/model/model_mpsc.c src/queue/mpsc.c)
+weft_model(model_lock tests/model/model_lock.c src/os/lock.c)
+weft_model(model_inject tests/model/model_inject.c src/queue/inject.c src/os/lock.c)
+weft_model(model_sleep tests/model/model_sleep.c src/queue/inject.c src/os/lock.c)
 
 get_property(list GLOBAL PROPERTY WEFT_MODEL_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/model.list CONTENT "${list}")

@@ -59,13 +59,16 @@
 
 /*
  * Strong compare-and-exchange: true when *expected was found and replaced, else *expected holds
- * what was found.  A failed one is a load: relaxed, or acquire where the name has _acq_rel,
- * _acquire or _seq_cst (a retry loop then uses the value it was given).
+ * what was found.  A failed one is a load: acquire where the name ends in _both, acq_rel or
+ * seq_cst (a retry loop then goes by the value it was given), else relaxed.
  */
 #define wf_cas_relaxed(cell, expected, v)                                                          \
     atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_relaxed, \
                                             memory_order_relaxed)
 #define wf_cas_acquire(cell, expected, v)                                                          \
+    atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_acquire, \
+                                            memory_order_relaxed)
+#define wf_cas_acquire_both(cell, expected, v)                                                     \
     atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_acquire, \
                                             memory_order_acquire)
 #define wf_cas_release(cell, expected, v)                                                          \

@@ -65,7 +65,8 @@ int wf_deque_init(struct wf_deque *deque, size_t capacity)
 void wf_deque_done(struct wf_deque *deque)
 {
     WEFT_ASSERT(wf_deque_count(deque) == 0);
-    struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer); /* relaxed: nobody else left */
+    struct wf_deque_buffer *buffer =
+        wf_load_relaxed(&deque->buffer); /* relaxed: nobody else left */
     while (buffer != NULL) {
         struct wf_deque_buffer *older = buffer->older;
         wf_free(buffer);
@@ -163,8 +164,8 @@ struct wf_node *wf_deque_pop(struct wf_deque *deque)
 
 enum wf_steal wf_deque_steal(struct wf_deque *deque, struct wf_node **out)
 {
-    wf_deque_pos top = wf_load_relaxed(&deque->top); /* relaxed: the fence makes it acquire */
-    wf_fence_seq_cst();                              /* (D3) */
+    wf_deque_pos top = wf_load_relaxed(&deque->top);       /* relaxed: the fence makes it acquire */
+    wf_fence_seq_cst();                                    /* (D3) */
     wf_deque_pos bottom = wf_load_acquire(&deque->bottom); /* pairs with (D1) */
     if (items_between(top, bottom) <= 0) {
         return WF_STEAL_EMPTY;

@@ -98,9 +98,9 @@ size_t wf_ring_push_chain(struct wf_ring *ring, struct wf_chain *chain);
 /* [owner]  The oldest item; NULL when empty. */
 struct wf_node *wf_ring_pop(struct wf_ring *ring);
 
-/* [thief, owner of `into`]  Moves half of `from`, rounded up, but no more than fits, into `into` and
- * gives one of the items to run at once, the newest of them; NULL when there was nothing or another
- * steal is under way. */
+/* [thief, owner of `into`]  Moves half of `from`, rounded up, but no more than fits, into `into`
+ * and gives one of the items to run at once, the newest of them; NULL when there was nothing or
+ * another steal is under way. */
 struct wf_node *wf_ring_steal(struct wf_ring *from, struct wf_ring *into);
 
 /* [any]  Items that could be popped or stolen now; a hint by the time it is read. */

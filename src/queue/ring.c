@@ -143,7 +143,8 @@ struct wf_node *wf_ring_pop(struct wf_ring *ring)
         WF_JITTER();
         /* (R3) release: who sees this head sees a tail at or past it.  It also carries (R2) on: the
          * owner's next push loads this head and so synchronises with the thief before it. */
-        if (wf_cas_release(&ring->head, &head, pair(is_stolen_from ? steal_of(head) : next, next))) {
+        if (wf_cas_release(&ring->head, &head,
+                           pair(is_stolen_from ? steal_of(head) : next, next))) {
             wf_counter_add(&ring->counters.popped, 1);
             return wf_plain_load(slot_at(ring, real));
         }
@@ -172,7 +173,7 @@ static wf_ring_pos claim(struct wf_ring *from, wf_ring_pos room, wf_ring_pos *fi
         WF_JITTER();
         /* acquire on failure, pairs with (R3).  On success nothing is published: until the release
          * below, other thieves turn away at steal != real before they look at the tail. */
-        if (wf_cas_acquire(&from->head, &head, pair(real, (wf_ring_pos)(real + count)))) {
+        if (wf_cas_acquire_both(&from->head, &head, pair(real, (wf_ring_pos)(real + count)))) {
             WEFT_CHECK(available <= WF_RING_CAPACITY); /* I1 */
             *first = real;
             return count;

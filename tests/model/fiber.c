@@ -3,8 +3,8 @@
  * model/fiber.c - the test's threads as fibers on one OS thread.
  *
  * A fiber is made once a process and then loops: wait at `home`, run the thread's body, wait again.
- * Switching is _setjmp and _longjmp, which save no signal mask and make no system call; a run that
- * is given up in the middle is undone by jumping to `home`, whose frame never returns.
+ * Switching marks a point on one stack and jumps to one on another; a run that is given up in the
+ * middle is undone by jumping to `home`, whose frame never returns.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,16 +16,22 @@
 struct engine engine;
 
 static char stacks[MODEL_THREADS_MAX][STACK_SIZE] __attribute__((aligned(64)));
-static jmp_buf *scheduler; /* where the scheduler waits for what it started last */
-static unsigned starting; /* the fiber whose first entry is under way */
+static jump_point *scheduler; /* where the scheduler waits for what it started last */
+static unsigned starting;     /* the fiber whose first entry is under way */
+
+/* Apart from whoever marks a point: the compiler wants the two in different functions. */
+static __attribute__((noinline)) _Noreturn void jump_to(jump_point *point)
+{
+    JUMP_TO(*point);
+}
 
 /* The body of every fiber; its frame stays for the whole process. */
 static void fiber_main(void)
 {
     struct thread *self = &engine.threads[starting];
     for (;;) {
-        if (_setjmp(self->home) == 0) {
-            _longjmp(*scheduler, 1);
+        if (JUMP_HERE(self->home) == 0) {
+            jump_to(scheduler);
         }
         unsigned index = (unsigned)(self - engine.threads);
         engine.test->threads[index]();
@@ -36,7 +42,7 @@ static void fiber_main(void)
 
 static void make_fiber(unsigned index)
 {
-    jmp_buf here;
+    jump_point here;
     ucontext_t context;
     if (getcontext(&context) != 0) {
         abort();
@@ -47,7 +53,7 @@ static void make_fiber(unsigned index)
     makecontext(&context, fiber_main, 0);
     starting = index;
     scheduler = &here;
-    if (_setjmp(here) == 0) {
+    if (JUMP_HERE(here) == 0) {
         (void)setcontext(&context);
         abort();
     }
@@ -61,14 +67,14 @@ void fiber_prepare(void)
 }
 
 /* Nests: a step that wakes a sleeper runs the sleeper on before it returns. */
-static void enter(unsigned index, jmp_buf where)
+static void enter(unsigned index, jump_point *where)
 {
-    jmp_buf here;
-    jmp_buf *outer = scheduler;
+    jump_point here;
+    jump_point *outer = scheduler;
     scheduler = &here;
     engine.current = (int)index;
-    if (_setjmp(here) == 0) {
-        _longjmp(where, 1);
+    if (JUMP_HERE(here) == 0) {
+        jump_to(where);
     }
     engine.current = -1;
     scheduler = outer;
@@ -77,35 +83,35 @@ static void enter(unsigned index, jmp_buf where)
 void fiber_start(unsigned index)
 {
     engine.threads[index].state = THREAD_READY;
-    enter(index, engine.threads[index].home);
+    enter(index, &engine.threads[index].home);
 }
 
 void fiber_resume(unsigned index)
 {
-    enter(index, engine.threads[index].context);
+    enter(index, &engine.threads[index].context);
 }
 
 void fiber_publish(struct step *step)
 {
     struct thread *self = &engine.threads[engine.current];
     self->step = step;
-    if (_setjmp(self->context) == 0) {
-        _longjmp(*scheduler, 1);
+    if (JUMP_HERE(self->context) == 0) {
+        jump_to(scheduler);
     }
 }
 
 void fiber_abandon(void)
 {
-    _longjmp(*scheduler, 1);
+    jump_to(scheduler);
 }
 
 bool fiber_guard(void (*fn)(void))
 {
-    jmp_buf here;
-    jmp_buf *outer = scheduler;
+    jump_point here;
+    jump_point *outer = scheduler;
     scheduler = &here;
     engine.current = -1;
-    if (fn != NULL && _setjmp(here) == 0) {
+    if (fn != NULL && JUMP_HERE(here) == 0) {
         fn();
     }
     scheduler = outer;

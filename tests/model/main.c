@@ -18,6 +18,8 @@ static const char usage[] =
     "  --runs N           runs of pct and random (default 100000)\n"
     "  --seed N           first seed of pct and random; run k uses seed N + k\n"
     "  --trace            print the run that failed, also where failing is expected\n"
+    "  --stop             stop at the first test that does not end as expected\n"
+    "  --compare          dfs and plain must finish the same number of runs\n"
     "  --mutants          weaken the code at one place after the other: every mutant must fail\n";
 
 static bool is_trace_wanted;
@@ -70,10 +72,12 @@ static void print_row(const struct model_suite *suite, const struct model_test *
 {
     char name[96];
     (void)snprintf(name, sizeof(name), "%s: %s", suite->name, test->name);
-    double rate = result->seconds > 0 ? (double)(result->executions + result->blocked) /
-                                            result->seconds / 1e6
-                                      : 0;
-    const char *extent = result->is_failed ? "fails" : result->is_exhausted ? "exhausted" : "sampled";
+    double rate = result->seconds > 0
+                      ? (double)(result->executions + result->blocked) / result->seconds / 1e6
+                      : 0;
+    const char *extent = result->is_failed      ? "fails"
+                         : result->is_exhausted ? "exhausted"
+                                                : "sampled";
     char bound[24] = "";
     if (search->bound != 0) {
         (void)snprintf(bound, sizeof(bound), ", bound %u", search->bound - 1);
@@ -123,6 +127,27 @@ bool suite_holds(const struct model_suite *suite, bool is_quick)
     return true;
 }
 
+/* The reduction by races must lose nothing: each class of equivalent orders is run once with it
+ * and once without.  Searches that fail stop early, so only those that hold can be compared. */
+static bool compare(const struct model_suite *suite, const struct model_test *test,
+                    enum model_memory memory)
+{
+    const struct search plain = {.kind = SEARCH_DFS, .is_plain = true};
+    const struct search reduced = {.kind = SEARCH_DFS};
+    struct search_result a;
+    struct search_result b;
+    if (test->is_slow || test->expect[memory] == MODEL_FAILS || test->bound[memory] != 0) {
+        return true;
+    }
+    search_run(test, memory, &plain, &a);
+    search_run(test, memory, &reduced, &b);
+    bool is_same = a.executions == b.executions && !a.is_failed && !b.is_failed;
+    printf("%s: %s, %s: %" PRIu64 " runs; cut %" PRIu64 " plainly, %" PRIu64 " by races%s\n",
+           suite->name, test->name, memory_name(memory), a.executions, a.blocked, b.blocked,
+           is_same ? "" : "  <-- WRONG: not as many");
+    return is_same;
+}
+
 /* ---- command line -------------------------------------------------------------------------- */
 
 struct arguments {
@@ -130,6 +155,8 @@ struct arguments {
     const char *test;
     const char *memory;
     bool is_mutants;
+    bool is_compare;
+    bool is_stop;
 };
 
 static bool parse_search(const char *text, struct search *search)
@@ -164,6 +191,10 @@ static bool parse(int argc, char **argv, struct arguments *out)
             is_trace_wanted = true;
         } else if (strcmp(argv[i], "--mutants") == 0) {
             out->is_mutants = true;
+        } else if (strcmp(argv[i], "--stop") == 0) {
+            out->is_stop = true;
+        } else if (strcmp(argv[i], "--compare") == 0) {
+            out->is_compare = true;
         } else {
             is_flag = false;
         }
@@ -216,10 +247,13 @@ int model_main(int argc, char **argv, const struct model_suite *suite)
         if (arguments.test != NULL && strstr(test->name, arguments.test) == NULL) {
             continue;
         }
-        for (unsigned m = 0; m < MODEL_MEMORIES; m++) {
+        for (unsigned m = 0; m < MODEL_MEMORIES && (is_good || !arguments.is_stop); m++) {
             enum model_memory memory = (enum model_memory)m;
             if (arguments.memory == NULL || strcmp(arguments.memory, memory_name(memory)) == 0) {
-                is_good = run_test(suite, test, memory, &arguments.search, false) && is_good;
+                is_good = (arguments.is_compare
+                               ? compare(suite, test, memory)
+                               : run_test(suite, test, memory, &arguments.search, false)) &&
+                          is_good;
                 count++;
             }
         }

@@ -18,7 +18,7 @@
  *         than they were executed in.
  *
  * Searches
- *   dfs     exhaustive, with sleep sets: one complete run for each class of equivalent orders.  With
+ *   dfs     exhaustive, with sleep sets: one complete run for each class of equivalent orders. With
  *           --bound N: at most N preemptions, without sleep sets.
  *   pct:D   random priorities with D-1 change points; --runs and --seed.
  *   random  a uniform choice at each step; --runs and --seed.

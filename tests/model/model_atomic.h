@@ -123,7 +123,9 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
 #define wf_cas_relaxed(c, e, v)                                                                    \
     MODEL_COMPARE("wf_cas_relaxed", MODEL_RELAXED, MODEL_RELAXED, c, e, v)
 #define wf_cas_acquire(c, e, v)                                                                    \
-    MODEL_COMPARE("wf_cas_acquire", MODEL_ACQUIRE, MODEL_ACQUIRE, c, e, v)
+    MODEL_COMPARE("wf_cas_acquire", MODEL_ACQUIRE, MODEL_RELAXED, c, e, v)
+#define wf_cas_acquire_both(c, e, v)                                                               \
+    MODEL_COMPARE("wf_cas_acquire_both", MODEL_ACQUIRE, MODEL_ACQUIRE, c, e, v)
 #define wf_cas_release(c, e, v)                                                                    \
     MODEL_COMPARE("wf_cas_release", MODEL_RELEASE, MODEL_RELAXED, c, e, v)
 #define wf_cas_acq_rel(c, e, v)                                                                    \
@@ -151,12 +153,9 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
 #define wf_fetch_sub_seq_cst(c, v)                                                                 \
     MODEL_READS("wf_fetch_sub_seq_cst", MODEL_SUB, MODEL_SEQ_CST, c, v)
 
-#define wf_fetch_or_relaxed(c, v)                                                                  \
-    MODEL_READS("wf_fetch_or_relaxed", MODEL_OR, MODEL_RELAXED, c, v)
-#define wf_fetch_or_acq_rel(c, v)                                                                  \
-    MODEL_READS("wf_fetch_or_acq_rel", MODEL_OR, MODEL_ACQ_REL, c, v)
-#define wf_fetch_or_seq_cst(c, v)                                                                  \
-    MODEL_READS("wf_fetch_or_seq_cst", MODEL_OR, MODEL_SEQ_CST, c, v)
+#define wf_fetch_or_relaxed(c, v) MODEL_READS("wf_fetch_or_relaxed", MODEL_OR, MODEL_RELAXED, c, v)
+#define wf_fetch_or_acq_rel(c, v) MODEL_READS("wf_fetch_or_acq_rel", MODEL_OR, MODEL_ACQ_REL, c, v)
+#define wf_fetch_or_seq_cst(c, v) MODEL_READS("wf_fetch_or_seq_cst", MODEL_OR, MODEL_SEQ_CST, c, v)
 
 #define wf_fetch_and_relaxed(c, v)                                                                 \
     MODEL_READS("wf_fetch_and_relaxed", MODEL_AND, MODEL_RELAXED, c, v)
@@ -167,13 +166,13 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
 
 #define wf_fence_seq_cst()                                                                         \
     ((void)model_access(                                                                           \
-        MODEL_SITE("wf_fence_seq_cst", MODEL_FENCE, "", MODEL_SEQ_CST, MODEL_RELAXED), NULL, 0, 0))
+        MODEL_SITE("wf_fence_seq_cst", MODEL_FENCE, "", MODEL_SEQ_CST, MODEL_RELAXED), NULL, 0,    \
+        0))
 #define wf_spin_hint()                                                                             \
-    ((void)model_access(                                                                           \
-        MODEL_SITE("wf_spin_hint", MODEL_SPIN, "", MODEL_RELAXED, MODEL_RELAXED), NULL, 0, 0))
+    ((void)model_access(MODEL_SITE("wf_spin_hint", MODEL_SPIN, "", MODEL_RELAXED, MODEL_RELAXED),  \
+                        NULL, 0, 0))
 
-#define wf_plain_load(p)                                                                           \
-    (model_plain((p), sizeof(*(p)), false, #p, __FILE__, __LINE__), *(p))
+#define wf_plain_load(p) (model_plain((p), sizeof(*(p)), false, #p, __FILE__, __LINE__), *(p))
 #define wf_plain_store(p, v)                                                                       \
     (model_plain((p), sizeof(*(p)), true, #p, __FILE__, __LINE__), (void)(*(p) = (v)))
 

@@ -3,9 +3,10 @@
  * model/mutant.c - is the checker, with these tests, able to see a missing order?
  *
  * Each site of the code under test is weakened by one degree, each fence is dropped, one at a time;
- * the whole suite then runs in a child process (a mutant may corrupt memory).  A mutant that no test
- * notices is either a hole in the tests or an order that the code does not need: it must be listed
- * by the suite as equivalent, with the reason.  A listed one that is noticed is an error too.
+ * the whole suite then runs in a child process (a mutant may corrupt memory).  A mutant that no
+ * test notices is either a hole in the tests or an order that the code does not need: it must be
+ * listed by the suite as equivalent, with the reason.  A listed one that is noticed is an error
+ * too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,8 +74,7 @@ static void add(struct model_site *site, unsigned order, bool is_failure)
         (void)snprintf(suffix, sizeof(suffix), " #%u", number);
     }
     (void)snprintf(mutant->name, sizeof(mutant->name), "%s: %s(%s)%s -> %s%s", site->function,
-                   site->name, site->cell, suffix, is_failure ? "failure " : "",
-                   short_name(order));
+                   site->name, site->cell, suffix, is_failure ? "failure " : "", short_name(order));
 }
 
 /* The orders one degree weaker. */

@@ -17,8 +17,8 @@ enum { PROCESSES = 2 * MODEL_THREADS_MAX };
 
 struct event {
     struct effect effect;
-    unsigned node;               /* of the path */
-    uint16_t clock[PROCESSES];   /* one past the newest event of each process ordered before */
+    unsigned node;             /* of the path */
+    uint16_t clock[PROCESSES]; /* one past the newest event of each process ordered before */
     uint8_t process;
 };
 

@@ -25,16 +25,16 @@ struct node {
     uint32_t wanted; /* to be explored */
     uint32_t done;   /* explored already */
     uint32_t sleep;  /* inherited: covered by an earlier branch */
-    uint8_t action; /* or, for a choice of data, the option taken */
-    uint8_t count;  /* options of a choice of data; 0: a choice of action */
-    uint8_t last;   /* the thread that ran before, for the preemption bound */
+    uint8_t action;  /* or, for a choice of data, the option taken */
+    uint8_t count;   /* options of a choice of data; 0: a choice of action */
+    uint8_t last;    /* the thread that ran before, for the preemption bound */
     uint8_t preemptions;
 };
 
 static const struct search *search;
 static struct node path[PATH_MAX_];
 static unsigned path_length;
-static unsigned position; /* in the path, during a run */
+static unsigned position;         /* in the path, during a run */
 static unsigned last_action_node; /* of the path as backtracking left it */
 static uint32_t sleeping;         /* for the next new node */
 static uint8_t last_thread;
@@ -149,8 +149,8 @@ static unsigned pick_depth_first(uint32_t enabled)
         sleeping = sleep_after(node);
     }
     race_add(node->action, position - 1, is_new);
-    preemptions = (uint8_t)(node->preemptions +
-                            (is_preemption(node->action, enabled, node->last) ? 1 : 0));
+    preemptions =
+        (uint8_t)(node->preemptions + (is_preemption(node->action, enabled, node->last) ? 1 : 0));
     if (node->action < ACTION_DRAIN) {
         last_thread = node->action;
     }
@@ -214,8 +214,8 @@ static void begin_random(uint64_t seed)
         priorities[i] = 1000 + (uint32_t)(wf_random_next(&random_state) & 0xffffff);
     }
     for (unsigned i = 0; i < MODEL_COUNT(change_points); i++) {
-        change_points[i] = i + 1 < search->depth ? wf_random_below(&random_state, expected_steps)
-                                                 : UINT32_MAX;
+        change_points[i] =
+            i + 1 < search->depth ? wf_random_below(&random_state, expected_steps) : UINT32_MAX;
     }
 }
 
@@ -311,19 +311,42 @@ static bool are_all_done(void)
     return true;
 }
 
-static uint32_t next_enabled; /* result of the guarded question */
-static unsigned next_action;
+static enum run_end run_end;
 
-static void ask_next(void)
+/* Guarded as a whole: a fault found in a step leaves from anywhere in here. */
+static void run_steps(void)
 {
-    next_enabled = memory_enabled();
-    if (next_enabled == 0 && !are_all_done()) {
+    run_end = RUN_FAILED;
+    if (engine.test->setup != NULL) {
+        engine.test->setup();
+    }
+    engine.is_concurrent = true;
+    for (unsigned i = 0; i < engine.thread_count && !engine.is_failed; i++) {
+        fiber_start(i);
+    }
+    while (!engine.is_failed) {
+        uint32_t enabled = memory_enabled();
+        if (enabled == 0) {
+            break;
+        }
+        if (++engine.steps > STEPS_MAX) {
+            model_fail("the run does not end: %d steps", STEPS_MAX);
+        }
+        unsigned action = pick(enabled);
+        if (action == ACTION_NONE) {
+            run_end = RUN_BLOCKED;
+            return;
+        }
+        memory_perform(action);
+    }
+    if (engine.is_failed) {
+        return;
+    }
+    if (!are_all_done()) {
         describe_deadlock();
     }
-    if (next_enabled != 0 && ++engine.steps > STEPS_MAX) {
-        model_fail("the run does not end: %d steps", STEPS_MAX);
-    }
-    next_action = next_enabled == 0 ? ACTION_NONE : pick(next_enabled);
+    finish_checks();
+    run_end = RUN_OK;
 }
 
 static enum run_end run_once(void)
@@ -339,23 +362,7 @@ static enum run_end run_once(void)
     race_begin();
     heap_reset();
     memory_reset();
-    if (!fiber_guard(engine.test->setup)) {
-        return RUN_FAILED;
-    }
-    engine.is_concurrent = true;
-    for (unsigned i = 0; i < engine.thread_count && !engine.is_failed; i++) {
-        fiber_start(i);
-    }
-    while (!engine.is_failed && fiber_guard(ask_next)) {
-        if (next_enabled == 0) {
-            return fiber_guard(finish_checks) ? RUN_OK : RUN_FAILED;
-        }
-        if (next_action == ACTION_NONE) {
-            return RUN_BLOCKED;
-        }
-        memory_perform(next_action);
-    }
-    return RUN_FAILED;
+    return fiber_guard(run_steps) ? run_end : RUN_FAILED;
 }
 
 static double now_seconds(void)
@@ -395,8 +402,8 @@ static void measure_run(void)
     expected_steps = engine.steps + 1;
 }
 
-void search_run(const struct model_test *test, enum model_memory memory,
-                const struct search *how, struct search_result *out)
+void search_run(const struct model_test *test, enum model_memory memory, const struct search *how,
+                struct search_result *out)
 {
     *out = (struct search_result){0};
     search = how;

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model/access.c - what the code under test calls: each access becomes a published step, or, while
+ * setup() and check() run alone, happens at once.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "model/memory.h"
+#include "os/os.h"
+
+bool engine_is_alone(void)
+{
+    return !engine.is_concurrent || engine.current < 0;
+}
+
+/* A store under tso enters the thread's buffer: nobody else can tell, so it is no step. */
+static bool is_buffered(const struct model_site *site)
+{
+    return engine.memory == MODEL_TSO && site->kind == MODEL_STORE &&
+           site->order_now != MODEL_SEQ_CST;
+}
+
+static void enter_buffer(struct model_site *site, void *address, unsigned size, uint64_t value)
+{
+    unsigned thread = (unsigned)engine.current;
+    struct thread *self = &engine.threads[thread];
+    struct cell *cell = touch(thread, address, size, site->cell);
+    if (self->buffer_count == BUFFER_MAX) {
+        model_fail("too many stores in one buffer for the model");
+    }
+    struct buffered *entry =
+        &self->buffer[(self->buffer_first + self->buffer_count++) % BUFFER_MAX];
+    entry->value = value;
+    entry->view = self->now;
+    entry->cell = (uint8_t)index_of(cell);
+    entry->issued_after = self->last_event;
+    trace_step("store    %s = %#" PRIx64 " enters its buffer", cell->text, value);
+    self->now.clock[thread]++;
+}
+
+static uint64_t access_alone(const struct model_site *site, void *address, unsigned size,
+                             uint64_t operand)
+{
+    if (address == NULL) {
+        return 0;
+    }
+    heap_check_access(address, site->cell);
+    uint64_t old = read_memory(address, size);
+    if (site->kind != MODEL_LOAD) {
+        uint64_t value = combine(site->kind, old, operand, size);
+        memcpy(address, &value, size);
+    }
+    return old;
+}
+
+uint64_t model_access(struct model_site *site, void *address, unsigned size, uint64_t operand)
+{
+    if (engine_is_alone()) {
+        return access_alone(site, address, size, operand);
+    }
+    site->is_reached = 1;
+    if (site->order_now == MODEL_DROPPED) {
+        return 0;
+    }
+    if (is_buffered(site)) {
+        enter_buffer(site, address, size, truncate_word(operand, size));
+        return 0;
+    }
+    struct step step = {.site = site,
+                        .address = address,
+                        .operand = size == 0 ? 0 : truncate_word(operand, size),
+                        .kind = site->kind,
+                        .size = (uint8_t)size};
+    fiber_publish(&step);
+    return step.result;
+}
+
+bool model_cas(struct model_site *site, void *address, unsigned size, uint64_t *expected,
+               uint64_t desired)
+{
+    if (engine_is_alone()) {
+        uint64_t old = access_alone(site, address, size, read_memory(address, size));
+        if (old != truncate_word(*expected, size)) {
+            *expected = old;
+            return false;
+        }
+        memcpy(address, &desired, size);
+        return true;
+    }
+    site->is_reached = 1;
+    struct step step = {.site = site,
+                        .address = address,
+                        .operand = truncate_word(desired, size),
+                        .expected = truncate_word(*expected, size),
+                        .kind = MODEL_CAS,
+                        .size = (uint8_t)size};
+    fiber_publish(&step);
+    if (!step.is_done) {
+        *expected = step.expected;
+    }
+    return step.is_done;
+}
+
+void model_init(void *address, unsigned size, uint64_t value)
+{
+    memcpy(address, &value, size);
+    if (engine_is_alone()) {
+        return;
+    }
+    unsigned thread = (unsigned)engine.current;
+    struct cell *cell = find_cell(address, size, "a new cell");
+    cell->init_thread = (uint8_t)thread;
+    cell->init_clock = engine.threads[thread].now.clock[thread];
+    struct store *first = store_at(cell, 0);
+    first->value = truncate_word(value, size);
+    first->is_garbage = false;
+}
+
+int wf_futex_wait(wf_atomic_u32 *word, uint32_t expected, int64_t deadline_ns)
+{
+    struct step step = {.address = &word->value,
+                        .expected = expected,
+                        .kind = MODEL_FUTEX_WAIT,
+                        .size = sizeof(word->value),
+                        .deadline_ns = deadline_ns};
+    if (engine_is_alone()) {
+        model_fail("a wait where nobody could wake");
+    }
+    fiber_publish(&step);
+    return (int)(int64_t)step.result;
+}
+
+int wf_futex_wake(wf_atomic_u32 *word, int count)
+{
+    struct step step = {
+        .address = &word->value, .operand = (uint64_t)count, .kind = MODEL_FUTEX_WAKE};
+    if (engine_is_alone()) {
+        return 0;
+    }
+    fiber_publish(&step);
+    return (int)step.result;
+}

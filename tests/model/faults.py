@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Faults written by hand: each is put into a copy of the real source, the model program is built
+from the copy, and the program must fail.  A checker that lets one pass is no checker.
+
+    faults.py BUILD_DIR [NAME...]
+
+A fault is a piece of text of the source and what it becomes; a text that is not found exactly once
+has outlived its code and is an error."""
+import concurrent.futures
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ENGINE = [f"tests/model/{name}.c" for name in (
+    "fiber", "cell", "memory", "access", "heap", "search", "race", "mutant", "main")]
+FLAGS = ["-std=c11", "-O2", "-D_GNU_SOURCE", "-DWF_MODEL", "-I", str(ROOT / "src"), "-I",
+         str(ROOT / "tests"), f"-fmacro-prefix-map={ROOT}/="]
+
+# name, model program, source with the fault, (text, replacement)...
+FAULTS = [
+    ("deque: half in one CAS", "model_deque", "src/queue/deque.c",
+     ("""    for (size_t left = count - count / 2; left > 0; left--) {""",
+      """    wf_deque_pos top_ = wf_load_acquire(&from->top);
+    wf_fence_seq_cst();
+    wf_deque_pos bottom_ = wf_load_acquire(&from->bottom);
+    wf_deque_diff there = items_between(top_, bottom_);
+    if (there > 1) {
+        struct wf_deque_buffer *b = wf_load_acquire(&from->buffer);
+        wf_deque_pos half = (wf_deque_pos)((there + 1) / 2);
+        struct wf_node *items[8];
+        for (wf_deque_pos i = 0; i < half; i++) {
+            items[i] = wf_load_relaxed(slot_at(b, (wf_deque_pos)(top_ + i)));
+        }
+        if (!wf_cas_seq_cst(&from->top, &top_, (wf_deque_pos)(top_ + half))) {
+            return NULL;
+        }
+        for (wf_deque_pos i = 0; i + 1 < half; i++) {
+            (void)wf_deque_push(into, items[i]);
+        }
+        return items[half - 1];
+    }
+    for (size_t left = count - count / 2; left > 0; left--) {""")),
+    ("deque: the last item is popped without a CAS", "model_deque", "src/queue/deque.c",
+     ("if (left == 0 && !wf_cas_relaxed(&deque->top, &top, (wf_deque_pos)(top + 1))) {",
+      "if (left == 0 && (wf_store_relaxed(&deque->top, (wf_deque_pos)(top + 1)), false)) {")),
+    ("deque: growth forgets the oldest item", "model_deque", "src/queue/deque.c",
+     ("for (wf_deque_pos i = top; i != bottom; i++) {",
+      "for (wf_deque_pos i = (wf_deque_pos)(top + 1); i != bottom; i++) {")),
+    ("deque: the replaced buffer is freed at once", "model_deque", "src/queue/deque.c",
+     ("    wf_store_release(&deque->buffer, buffer);",
+      "    wf_store_release(&deque->buffer, buffer);\n    buffer->older = old->older;\n"
+      "    wf_free(old);")),
+    ("deque: one slot too few before it grows", "model_deque", "src/queue/deque.c",
+     ("if ((size_t)items_between(top, bottom) < buffer->capacity) {",
+      "if ((size_t)items_between(top, bottom) <= buffer->capacity) {")),
+    ("ring: capacity off by one", "model_ring", "src/queue/ring.c",
+     ("if (distance(steal_of(head), tail) >= WF_RING_CAPACITY &&",
+      "if (distance(steal_of(head), tail) > WF_RING_CAPACITY &&")),
+    ("ring: capacity counted from real instead of steal", "model_ring", "src/queue/ring.c",
+     ("if (distance(steal_of(head), tail) >= WF_RING_CAPACITY &&",
+      "if (distance(real_of(head), tail) >= WF_RING_CAPACITY &&")),
+    ("ring: slots released before they are copied", "model_ring", "src/queue/ring.c",
+     ("    for (wf_ring_pos i = 0; i + 1 < count; i++) {",
+      "    release(from);\n    for (wf_ring_pos i = 0; i + 1 < count; i++) {")),
+    ("ring: a second thief is let in", "model_ring", "src/queue/ring.c",
+     ("        if (steal_of(head) != real) {", "        if (false) {")),
+    ("ring: pop drags steal along", "model_ring", "src/queue/ring.c",
+     ("pair(is_stolen_from ? steal_of(head) : next, next)", "pair(next, next)")),
+    ("ring: pop leaves steal behind", "model_ring", "src/queue/ring.c",
+     ("pair(is_stolen_from ? steal_of(head) : next, next)", "pair(steal_of(head), next)")),
+    ("ring: overflow ignores a thief at work", "model_ring", "src/queue/ring.c",
+     ("        if (steal_of(head) != real_of(head)) {", "        if (false) {")),
+    ("mpsc: take by load and store", "model_mpsc", "src/queue/mpsc.c",
+     ("wf_exchange_acquire(&mpsc->head, NULL);",
+      "wf_load_acquire(&mpsc->head);\n    wf_store_relaxed(&mpsc->head, NULL);")),
+    ("mpsc: was_empty from before the CAS loop", "model_mpsc", "src/queue/mpsc.c",
+     ("    do {", "    bool was_empty = head == NULL;\n    do {"),
+     ("    return head == NULL;", "    return was_empty;")),
+    ("mpsc: the order is not turned over", "model_mpsc", "src/queue/mpsc.c",
+     ("        wf_plain_store(&newest->next, taken.first);\n        taken.first = newest;\n",
+      "        wf_plain_store(&newest->next, (struct wf_node *)NULL);\n"
+      "        if (taken.first == NULL) { taken.first = newest; } else {"
+      " taken.last->next = newest; }\n        taken.last = newest;\n")),
+    ("inject: pop without the lock", "model_inject", "src/queue/inject.c",
+     ("    size_t taken = 0;\n    wf_lock_acquire(&inject->lock);",
+      "    size_t taken = 0;\n    (void)wf_lock_try(&inject->lock);")),
+    ("inject: capacity is not counted with the batch", "model_inject", "src/queue/inject.c",
+     ("inject->chain.count >= inject->capacity ||", "inject->chain.count > inject->capacity ||"),
+     ("chain->count > inject->capacity - inject->chain.count", "false")),
+    ("lock: release wakes nobody", "model_lock", "src/os/lock.c",
+     ("(void)wf_futex_wake(&lock->word, 1)", "(void)0")),
+    ("lock: who slept takes it as held, not as slept on", "model_lock", "src/os/lock.c",
+     ("wf_exchange_acquire(&lock->word, SLEEPERS) != OPEN", "!take_open(lock)")),
+]
+SOURCES = {"model_deque": ["src/queue/deque.c"], "model_ring": ["src/queue/ring.c"],
+           "model_mpsc": ["src/queue/mpsc.c"], "model_lock": ["src/os/lock.c"],
+           "model_inject": ["src/queue/inject.c", "src/os/lock.c"]}
+
+
+def run(command):
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+
+
+def try_fault(build, number, fault):
+    """Gives None when the fault was found, else what is wrong."""
+    _, program, source, *edits = fault
+    text = (ROOT / source).read_text()
+    for old, new in edits:
+        if text.count(old) != 1:
+            return f"{source} does not hold this once: {old.strip()}"
+        text = text.replace(old, new)
+    folder = build / "faults" / str(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / pathlib.Path(source).name
+    copy.write_text(text)
+    others = [s for s in SOURCES[program] if s != source]
+    binary = folder / program
+    built = run(["cc", *FLAGS, "-o", str(binary), str(copy), f"tests/model/{program}.c", *others,
+                 *ENGINE, "src/base/util.c"])
+    if built.returncode != 0:
+        return "does not compile:\n" + built.stdout
+    ran = run(["timeout", "120", str(binary), "--stop"])
+    if ran.returncode == 0:
+        return "no test saw it"
+    if ran.returncode == 124:
+        return "not found within two minutes"
+    return None
+
+
+def main(arguments):
+    build = pathlib.Path(arguments[0]).resolve()
+    wanted = [(i, f) for i, f in enumerate(FAULTS)
+              if not arguments[1:] or any(word in f[0] for word in arguments[1:])]
+    found = 0
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        tries = [(fault, pool.submit(try_fault, build, number, fault)) for number, fault in wanted]
+        for fault, future in tries:
+            wrong = future.result()
+            found += wrong is None
+            print(f"  found: {fault[0]}" if wrong is None else f"  WRONG: {fault[0]}: {wrong}",
+                  flush=True)
+    print(f"faults: {found} of {len(wanted)} found")
+    return 0 if found == len(wanted) > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
