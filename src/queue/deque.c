@@ -109,7 +109,8 @@ static struct wf_deque_buffer *with_room(struct wf_deque *deque, wf_deque_pos bo
     return grow(deque, buffer, top, bottom);
 }
 
-int wf_deque_push(struct wf_deque *deque, struct wf_node *item)
+/* [owner]  A push that is not counted: what a thief keeps counts as stolen, not as pushed again. */
+static int put(struct wf_deque *deque, struct wf_node *item)
 {
     WEFT_ASSERT(item != NULL);
     wf_deque_pos bottom = wf_load_relaxed(&deque->bottom); /* relaxed: only the owner writes it */
@@ -122,8 +123,16 @@ int wf_deque_push(struct wf_deque *deque, struct wf_node *item)
     WF_JITTER();
     /* (D1) release: who sees this bottom sees the slot and everything in the item. */
     wf_store_release(&deque->bottom, (wf_deque_pos)(bottom + 1));
-    wf_counter_add(&deque->counters.pushed, 1);
     return 0;
+}
+
+int wf_deque_push(struct wf_deque *deque, struct wf_node *item)
+{
+    int rc = put(deque, item);
+    if (rc == 0) {
+        wf_counter_add(&deque->counters.pushed, 1);
+    }
+    return rc;
 }
 
 struct wf_node *wf_deque_pop(struct wf_deque *deque)
@@ -204,7 +213,7 @@ struct wf_node *wf_deque_steal_half(struct wf_deque *from, struct wf_deque *into
         }
         wf_counter_add(&into->counters.stolen, 1);
         if (newest != NULL) {
-            int rc = wf_deque_push(into, newest);
+            int rc = put(into, newest);
             WEFT_CHECK(rc == 0);
         }
         newest = item;
