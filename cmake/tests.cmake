@@ -1,5 +1,5 @@
 # The test programs.  Each prints TAP; tests/run.sh adds them up.
-add_library(weft_tap STATIC tests/tap.c)
+add_library(weft_tap STATIC tests/tap.c tests/step.c)
 target_include_directories(weft_tap PUBLIC tests PRIVATE src)
 target_link_libraries(weft_tap PUBLIC weft PRIVATE weft_flags)
 
