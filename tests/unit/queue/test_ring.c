@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   the ring keeps order, overflows by halves, and hands half to a thief, with every item
+ *         coming out once whatever two of its operations do to each other.
+ * Method: first alone, with a thief at work simulated by its value of `head`; then one operation
+ *         stopped after each of its instructions while another happens (step.h).  Real threads
+ *         race in test_ledger.c.
+ */
+#include <stdalign.h>
+
+#include "items.h"
+#include "marks.h"
+#include "queue/queue.h"
+#include "step.h"
+#include "tap.h"
+
+enum {
+    CAPACITY = WF_RING_CAPACITY,
+    HALF = CAPACITY / 2,
+    ITEMS = 4 * CAPACITY,
+    THIEFS_OWN = 2 * CAPACITY, /* the index from which a thief's ring is filled beforehand */
+    LIMIT_STEPPED_S = 120,     /* a trap an instruction; slow on some virtual machines */
+};
+
+static struct item items[ITEMS];
+
+/* What the overflow hook was given. */
+struct spill {
+    unsigned calls;
+    struct wf_chain chain;
+};
+
+static void keep(void *context, struct wf_chain *batch)
+{
+    struct spill *spill = context;
+    spill->calls++;
+    wf_chain_append(&spill->chain, batch);
+}
+
+/* Pushes [from, to) into a ring that has the room. */
+static void fill(struct wf_ring *ring, size_t from, size_t to)
+{
+    struct spill spill = {0};
+    for (size_t i = from; i < to; i++) {
+        wf_ring_push(ring, item_node(items, i), keep, &spill);
+    }
+    CHECK_EQ(spill.calls, 0);
+}
+
+static void check_pops(struct wf_ring *ring, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        CHECK_EQ(item_index(wf_ring_pop(ring)), i);
+    }
+    CHECK(wf_ring_pop(ring) == NULL);
+}
+
+static wf_ring_pair pair(wf_ring_pos steal, wf_ring_pos real)
+{
+    return ((wf_ring_pair)steal << WF_RING_POS_BITS) | real;
+}
+
+/* An empty ring whose first item lies at `position`. */
+static void init_at(struct wf_ring *ring, wf_ring_pos position)
+{
+    wf_ring_init(ring);
+    wf_store_relaxed(&ring->head, pair(position, position));
+    wf_store_relaxed(&ring->tail, position);
+}
+
+/* ---- alone --------------------------------------------------------------------------------- */
+
+/* behaviour 1 (order, empty); S4.12 (pop is FIFO) */
+static void items_come_out_in_the_order_they_went_in(void)
+{
+    struct wf_ring ring;
+    wf_ring_init(&ring);
+    CHECK(wf_ring_pop(&ring) == NULL);
+    fill(&ring, 0, 5);
+    check_pops(&ring, 0, 5);
+    CHECK(wf_ring_pop(&ring) == NULL);
+    fill(&ring, 5, 6);
+    check_pops(&ring, 5, 6);
+}
+
+/* behaviour 1 (wrap at 256) */
+static void order_survives_the_wrap_at_every_fill(void)
+{
+    for (size_t kept = 1; kept <= CAPACITY; kept++) {
+        struct wf_ring ring;
+        wf_ring_init(&ring);
+        fill(&ring, 0, kept);
+        for (size_t i = kept; i < ITEMS; i++) {
+            CHECK_EQ(item_index(wf_ring_pop(&ring)), i - kept);
+            CHECK_EQ(wf_ring_count(&ring), kept - 1);
+            fill(&ring, i, i + 1);
+        }
+        check_pops(&ring, ITEMS - kept, ITEMS);
+    }
+}
+
+/* Everything a ring does, begun at a position so that all of it happens across a wrap. */
+static void check_whole_life_from(wf_ring_pos position)
+{
+    struct wf_ring ring;
+    struct wf_ring mine;
+    struct spill spill = {0};
+    init_at(&ring, position);
+    init_at(&mine, position);
+    fill(&ring, 0, CAPACITY);
+    CHECK_EQ(wf_ring_count(&ring), CAPACITY);
+    wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill); /* half goes */
+    CHECK_EQ(spill.chain.count, HALF);
+    CHECK_EQ(item_index(spill.chain.first), 0);
+    CHECK_EQ(wf_ring_count(&ring), HALF + 1);
+    fill(&ring, CAPACITY + 1, CAPACITY + HALF); /* full again */
+    CHECK_EQ(item_index(wf_ring_steal(&ring, &mine)), CAPACITY - 1);
+    CHECK_EQ(wf_ring_count(&mine), HALF - 1);
+    check_pops(&mine, HALF, CAPACITY - 1);
+    struct wf_chain chain = items_chain(items, CAPACITY + HALF, CAPACITY);
+    CHECK_EQ(wf_ring_push_chain(&ring, &chain), HALF);
+    check_pops(&ring, CAPACITY, 2 * CAPACITY);
+}
+
+/* behaviour 1 (index wrap past 2^16 and 2^32) */
+static void positions_wrap_without_a_trace(void)
+{
+    const wf_ring_pos edges[] = {0, 1u << 16, 1u << 31}; /* the first is 2^32 as well */
+    for (size_t edge = 0; edge < sizeof(edges) / sizeof(edges[0]); edge++) {
+        for (wf_ring_pos before = 0; before <= 2 * CAPACITY; before++) {
+            check_whole_life_from(edges[edge] - before);
+        }
+    }
+}
+
+/* behaviour 2; S4.3 (256 slots); S4.11 (half to the global queue in a single batch) */
+static void the_257th_push_moves_the_oldest_128_in_one_batch(void)
+{
+    struct wf_ring ring;
+    struct spill spill = {0};
+    wf_ring_init(&ring);
+    fill(&ring, 0, CAPACITY);
+    wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill);
+    CHECK_EQ(CAPACITY, 256);
+    CHECK_EQ(spill.calls, 1);
+    CHECK_EQ(spill.chain.count, 128);
+    for (size_t i = 0; i < HALF; i++) {
+        CHECK_EQ(item_index(wf_chain_pop(&spill.chain)), i);
+    }
+    CHECK(wf_chain_pop(&spill.chain) == NULL);
+    check_pops(&ring, HALF, CAPACITY + 1);
+}
+
+/* The owner does not wait for a thief that has claimed half and not yet copied it: S4.11 */
+static void a_push_into_room_that_a_thief_holds_overflows_alone(void)
+{
+    struct wf_ring ring;
+    struct spill spill = {0};
+    wf_ring_init(&ring);
+    fill(&ring, 0, CAPACITY);
+    wf_store_relaxed(&ring.head, pair(0, HALF)); /* claimed */
+    wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill);
+    CHECK_EQ(spill.calls, 1);
+    CHECK_EQ(spill.chain.count, 1);
+    CHECK_EQ(item_index(spill.chain.first), CAPACITY);
+    CHECK_EQ(wf_load_relaxed(&ring.head), pair(0, HALF));
+    wf_store_relaxed(&ring.head, pair(HALF, HALF)); /* released */
+    fill(&ring, CAPACITY, CAPACITY + HALF);
+    check_pops(&ring, HALF, CAPACITY + HALF);
+    check_reached("ring.full_while_stolen_from");
+}
+
+static void a_push_beside_a_thief_goes_in_where_there_is_room(void)
+{
+    struct wf_ring ring;
+    wf_ring_init(&ring);
+    fill(&ring, 0, CAPACITY - 1);
+    wf_store_relaxed(&ring.head, pair(0, HALF));
+    fill(&ring, CAPACITY - 1, CAPACITY);
+    check_pops(&ring, HALF, CAPACITY);
+}
+
+/* S4.9, S4.10, S4.12: head holds both positions in one word; while they differ the owner's pop
+ * moves `real` and leaves `steal` to the thief */
+static void a_pop_beside_a_thief_leaves_its_slots_alone(void)
+{
+    struct wf_ring ring;
+    wf_ring_init(&ring);
+    fill(&ring, 0, 8);
+    wf_store_relaxed(&ring.head, pair(0, 4));
+    CHECK_EQ(item_index(wf_ring_pop(&ring)), 4);
+    CHECK_EQ(wf_load_relaxed(&ring.head), pair(0, 5));
+    check_pops(&ring, 5, 8);
+    CHECK_EQ(wf_load_relaxed(&ring.head), pair(0, 8));
+    wf_store_relaxed(&ring.head, pair(8, 8));
+    fill(&ring, 8, 9);
+    CHECK_EQ(item_index(wf_ring_pop(&ring)), 8);
+    CHECK_EQ(wf_load_relaxed(&ring.head), pair(9, 9));
+}
+
+/* S4.9: two threads write head and tail, so they share no cache line */
+static void head_tail_and_slots_lie_on_lines_of_their_own(void)
+{
+    CHECK_EQ(alignof(struct wf_ring), WF_CACHE_LINE);
+    CHECK_EQ(offsetof(struct wf_ring, head) % WF_CACHE_LINE, 0);
+    CHECK_EQ(offsetof(struct wf_ring, tail) % WF_CACHE_LINE, 0);
+    CHECK_EQ(offsetof(struct wf_ring, slots) % WF_CACHE_LINE, 0);
+    CHECK(offsetof(struct wf_ring, head) != offsetof(struct wf_ring, tail));
+    CHECK_EQ(sizeof(((struct wf_ring *)NULL)->head), 2 * sizeof(wf_ring_pos));
+    CHECK_EQ(sizeof(((struct wf_ring *)NULL)->slots), 256 * sizeof(void *));
+}
+
+static void a_chain_is_taken_as_far_as_there_is_room(void)
+{
+    struct wf_ring ring;
+    wf_ring_init(&ring);
+    struct wf_chain empty = {0};
+    CHECK_EQ(wf_ring_push_chain(&ring, &empty), 0);
+    CHECK(wf_ring_pop(&ring) == NULL);
+
+    struct wf_chain chain = items_chain(items, 0, CAPACITY + 10);
+    CHECK_EQ(wf_ring_push_chain(&ring, &chain), CAPACITY);
+    CHECK_EQ(chain.count, 10);
+    CHECK_EQ(item_index(chain.first), CAPACITY);
+    CHECK_EQ(wf_ring_push_chain(&ring, &chain), 0); /* full: not one more */
+    CHECK_EQ(chain.count, 10);
+
+    wf_store_relaxed(&ring.head, pair(0, HALF)); /* a thief holds half */
+    CHECK_EQ(wf_ring_push_chain(&ring, &chain), 0);
+    wf_store_relaxed(&ring.head, pair(4, HALF)); /* all but four of its slots */
+    CHECK_EQ(wf_ring_push_chain(&ring, &chain), 4);
+    CHECK_EQ(chain.count, 6);
+    check_pops(&ring, HALF, CAPACITY + 4);
+}
+
+static void the_count_leaves_out_what_a_thief_has_claimed(void)
+{
+    struct wf_ring ring;
+    wf_ring_init(&ring);
+    CHECK_EQ(wf_ring_count(&ring), 0);
+    fill(&ring, 0, 10);
+    CHECK_EQ(wf_ring_count(&ring), 10);
+    wf_store_relaxed(&ring.head, pair(0, 5));
+    CHECK_EQ(wf_ring_count(&ring), 5);
+    (void)wf_ring_pop(&ring);
+    CHECK_EQ(wf_ring_count(&ring), 4);
+    /* Head and tail are read at different instants; a head past the tail is no count. */
+    wf_store_relaxed(&ring.head, pair(11, 11));
+    CHECK_EQ(wf_ring_count(&ring), 0);
+}
+
+/* ---- stealing ------------------------------------------------------------------------------ */
+
+/* A steal of `taken` from a ring with [0, count) into one with `kept` items of its own: the oldest
+ * move over in order, the newest of them is handed out, the rest stays. */
+static void check_steal(size_t count, size_t kept, size_t taken)
+{
+    struct wf_ring from;
+    struct wf_ring into;
+    wf_ring_init(&from);
+    wf_ring_init(&into);
+    fill(&from, 0, count);
+    fill(&into, THIEFS_OWN, THIEFS_OWN + kept);
+    CHECK_EQ(item_index(wf_ring_steal(&from, &into)), (int64_t)taken - 1);
+    CHECK_EQ(wf_ring_count(&into), kept + (taken > 0 ? taken - 1 : 0));
+    for (size_t i = 0; i < kept; i++) {
+        CHECK_EQ(item_index(wf_ring_pop(&into)), THIEFS_OWN + i);
+    }
+    check_pops(&into, 0, taken > 0 ? taken - 1 : 0);
+    check_pops(&from, taken, count);
+    CHECK_EQ(wf_load_relaxed(&from.head), pair((wf_ring_pos)count, (wf_ring_pos)count));
+}
+
+/* behaviour 3; S4.13 (claim half, copy, release; a steal that has claimed always completes) */
+static void a_thief_takes_half_rounded_up(void)
+{
+    const struct {
+        size_t count;
+        size_t taken;
+    } table[] = {{0, 0}, {1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {255, 128}, {256, 128}};
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        check_steal(table[i].count, 0, table[i].taken);
+    }
+}
+
+/* behaviour 3 (thief almost full): what fits, and one more that is handed out */
+static void a_thief_takes_no_more_than_it_has_room_for(void)
+{
+    check_steal(CAPACITY, CAPACITY, 1);
+    check_steal(CAPACITY, CAPACITY - 1, 2);
+    check_steal(CAPACITY, CAPACITY - 2, 3);
+    check_steal(CAPACITY, HALF + 1, HALF);
+    check_steal(CAPACITY, HALF + 2, HALF - 1);
+    check_steal(2, CAPACITY, 1);
+    check_steal(0, CAPACITY, 0);
+}
+
+/* A thief whose own ring is being robbed may not write over slots that the other still reads. */
+static void a_thief_counts_slots_lent_to_another_as_full(void)
+{
+    struct wf_ring from;
+    struct wf_ring into;
+    wf_ring_init(&from);
+    wf_ring_init(&into);
+    fill(&from, 0, 100);
+    fill(&into, THIEFS_OWN, THIEFS_OWN + CAPACITY);
+    wf_store_relaxed(&into.head, pair(0, HALF));
+    CHECK_EQ(item_index(wf_ring_steal(&from, &into)), 0);
+    CHECK_EQ(wf_load_relaxed(&into.tail), CAPACITY);
+    wf_store_relaxed(&into.head, pair(3, HALF));
+    CHECK_EQ(item_index(wf_ring_steal(&from, &into)), 4);
+    CHECK_EQ(wf_load_relaxed(&into.tail), CAPACITY + 3);
+    check_pops(&from, 5, 100);
+}
+
+/* behaviour 4; S4.14 (one steal at a time) */
+static void a_second_thief_gets_nothing_and_changes_nothing(void)
+{
+    struct wf_ring from;
+    struct wf_ring into;
+    wf_ring_init(&from);
+    wf_ring_init(&into);
+    fill(&from, 0, 100);
+    wf_store_relaxed(&from.head, pair(0, 50));
+    CHECK(wf_ring_steal(&from, &into) == NULL);
+    CHECK_EQ(wf_load_relaxed(&from.head), pair(0, 50));
+    CHECK_EQ(wf_ring_count(&into), 0);
+    check_reached("ring.second_thief_turned_away");
+    check_pops(&from, 50, 100);
+    CHECK(wf_ring_steal(&from, &into) == NULL); /* also when nothing but the other's is there */
+    CHECK_EQ(wf_load_relaxed(&from.head), pair(0, 100));
+}
+
+/* S2.25 */
+static void the_counters_add_up(void)
+{
+    struct wf_ring ring;
+    struct wf_ring mine;
+    struct spill spill = {0};
+    struct wf_queue_stats stats;
+    wf_ring_init(&ring);
+    wf_ring_init(&mine);
+    fill(&ring, 0, CAPACITY);
+    wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill); /* 129 left */
+    struct wf_chain chain = items_chain(items, CAPACITY + 1, 3);
+    CHECK_EQ(wf_ring_push_chain(&ring, &chain), 3); /* 132 left */
+    CHECK(wf_ring_pop(&ring) != NULL);
+    CHECK(wf_ring_pop(&ring) != NULL);            /* 130 left */
+    CHECK(wf_ring_steal(&ring, &mine) != NULL);   /* 65 left; 64 in mine */
+    wf_store_relaxed(&ring.head, pair(500, 600)); /* a thief at work in a full ring */
+    wf_store_relaxed(&ring.tail, 500 + CAPACITY);
+    wf_ring_push(&ring, item_node(items, CAPACITY + 4), keep, &spill);
+
+    wf_queue_stats_read(&ring.counters, &stats);
+    CHECK_EQ(stats.pushed, CAPACITY + 5);
+    CHECK_EQ(stats.popped, 2);
+    CHECK_EQ(stats.stolen, 0);
+    CHECK_EQ(stats.overflowed, HALF + 1);
+    CHECK_EQ(spill.chain.count, stats.overflowed);
+    wf_queue_stats_read(&mine.counters, &stats);
+    CHECK_EQ(stats.pushed, 0);
+    CHECK_EQ(stats.stolen, 65);
+    CHECK(wf_ring_pop(&mine) != NULL);
+    wf_queue_stats_read(&mine.counters, &stats);
+    CHECK_EQ(stats.popped, 1);
+}
+
+/* ---- one operation between any two instructions of another ---------------------------------- */
+
+struct scene {
+    struct wf_ring ring;  /* the victim's */
+    struct wf_ring mine;  /* of the first thief */
+    struct wf_ring other; /* of the second */
+    struct spill spill;
+    size_t pushed;
+    struct wf_node *popped;
+    struct wf_node *stolen;
+    struct wf_node *stolen_too;
+};
+
+static void pop(void *context)
+{
+    struct scene *scene = context;
+    scene->popped = wf_ring_pop(&scene->ring);
+}
+
+static void push(void *context)
+{
+    struct scene *scene = context;
+    wf_ring_push(&scene->ring, item_node(items, scene->pushed), keep, &scene->spill);
+    scene->pushed++;
+}
+
+static void steal(void *context)
+{
+    struct scene *scene = context;
+    scene->stolen = wf_ring_steal(&scene->ring, &scene->mine);
+}
+
+static void steal_too(void *context)
+{
+    struct scene *scene = context;
+    scene->stolen_too = wf_ring_steal(&scene->ring, &scene->other);
+}
+
+/* The owner goes on for a while: takes one, adds one, and the ring stays as full as it was. */
+static void churn(void *context)
+{
+    struct scene *scene = context;
+    for (int i = 0; i < HALF; i++) {
+        struct wf_node *node = wf_ring_pop(&scene->ring);
+        if (node != NULL) {
+            (void)item_take(items, node);
+        }
+        push(scene);
+    }
+}
+
+static void take_one(struct wf_node *node)
+{
+    if (node != NULL) {
+        (void)item_take(items, node);
+    }
+}
+
+static void take_rest(struct wf_ring *ring)
+{
+    for (struct wf_node *node; (node = wf_ring_pop(ring)) != NULL;) {
+        (void)item_take(items, node);
+    }
+    wf_ring_pair head = wf_load_relaxed(&ring->head);
+    CHECK_EQ(head >> WF_RING_POS_BITS, (wf_ring_pos)head); /* no steal left half done */
+}
+
+static void build_scene(struct scene *scene, size_t filled, size_t kept)
+{
+    *scene = (struct scene){.pushed = filled};
+    for (size_t i = 0; i < ITEMS; i++) {
+        wf_store_relaxed(&items[i].taken, 0);
+    }
+    wf_ring_init(&scene->ring);
+    wf_ring_init(&scene->mine);
+    wf_ring_init(&scene->other);
+    fill(&scene->ring, 0, filled);
+    fill(&scene->mine, THIEFS_OWN, THIEFS_OWN + kept);
+}
+
+static void check_scene(struct scene *scene, size_t kept)
+{
+    take_one(scene->popped);
+    take_one(scene->stolen);
+    take_one(scene->stolen_too);
+    (void)items_take_chain(items, &scene->spill.chain);
+    take_rest(&scene->ring);
+    take_rest(&scene->mine);
+    take_rest(&scene->other);
+    items_check_all_taken(items, scene->pushed);
+    items_check_all_taken(items + THIEFS_OWN, kept);
+}
+
+/* With `filled` items in the ring and `kept` in the first thief's: `op` is stopped after each of
+ * its instructions in turn, while `meanwhile` happens.  However they met, every item was taken
+ * once.  Deep in an operation, where it only copies items one like the other, not every place is
+ * tried. */
+static void check_everywhere(size_t filled, size_t kept, step_fn op, step_fn meanwhile)
+{
+    enum { DENSE = 300, SPARSE_STEP = 61 };
+    step_require();
+    bool is_inside = true;
+    for (uint64_t at = 1; is_inside; at += at < DENSE ? 1 : SPARSE_STEP) {
+        static struct scene scene;
+        build_scene(&scene, filled, kept);
+        is_inside = step_interrupt(at, op, meanwhile, &scene);
+        check_scene(&scene, kept);
+        CHECK(is_inside || at > 1);
+    }
+}
+
+/* Alone, to know how long it is. */
+static uint64_t stride_of(size_t filled, step_fn op)
+{
+    static struct scene scene;
+    build_scene(&scene, filled, 0);
+    uint64_t steps = step_count(op, &scene);
+    check_scene(&scene, 0);
+    return step_stride(steps);
+}
+
+/* Both are stopped, after each pair of their instructions. */
+static void check_every_pair(size_t filled, step_fn first, step_fn second)
+{
+    step_require();
+    const uint64_t stride_first = stride_of(filled, first);
+    const uint64_t stride_second = stride_of(filled, second);
+    struct step_meeting meeting = {.is_inside_first = true};
+    for (uint64_t at_first = 1; meeting.is_inside_first; at_first += stride_first) {
+        meeting.is_inside_second = true;
+        for (uint64_t at_second = 1; meeting.is_inside_second; at_second += stride_second) {
+            static struct scene scene;
+            build_scene(&scene, filled, 0);
+            meeting = step_interleave(at_first, first, at_second, second, &scene);
+            check_scene(&scene, 0);
+        }
+    }
+}
+
+/* behaviour 5, for every place where the two can meet; S4.12 (pop retries on a lost CAS) */
+static void a_pop_meets_a_steal(void)
+{
+    for (size_t filled = 1; filled <= 4; filled++) {
+        check_everywhere(filled, 0, pop, steal);
+        check_everywhere(filled, 0, steal, pop);
+    }
+    check_reached("ring.pop_met_thief");
+    check_reached("ring.claim_lost");
+}
+
+static void a_pop_and_a_steal_are_both_interrupted(void)
+{
+    check_every_pair(1, steal, pop);
+}
+
+/* behaviour 4, for every place where the two can meet; S4.14 */
+static void a_steal_meets_a_steal(void)
+{
+    for (size_t filled = 1; filled <= 4; filled++) {
+        check_everywhere(filled, 0, steal, steal_too);
+    }
+    check_reached("ring.second_thief_turned_away");
+}
+
+static void a_push_into_a_full_ring_meets_a_steal(void)
+{
+    check_everywhere(CAPACITY, 0, push, steal);
+    check_everywhere(CAPACITY, CAPACITY - 2, steal, push);
+    check_reached("ring.overflow_lost_to_thief");
+    check_reached("ring.full_while_stolen_from");
+}
+
+/* A thief that was preempted finds the ring far ahead of the positions it read. */
+static void a_steal_sleeps_while_the_owner_goes_on(void)
+{
+    check_everywhere(1, 0, steal, churn);
+    check_everywhere(HALF, CAPACITY - 2, steal, churn);
+    check_everywhere(CAPACITY, CAPACITY - 2, steal, churn);
+}
+
+/* S4.11 (wait-free in the common case): a push takes the same instructions whatever is inside */
+static void a_push_with_room_takes_a_fixed_number_of_steps(void)
+{
+    step_require();
+    static struct scene scene;
+    wf_ring_init(&scene.ring);
+    uint64_t first = step_count(push, &scene);
+    for (size_t i = 1; i < CAPACITY; i++) {
+        CHECK_EQ(step_count(push, &scene), first);
+    }
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(items_come_out_in_the_order_they_went_in),
+    TAP_TEST(order_survives_the_wrap_at_every_fill),
+    TAP_TEST(positions_wrap_without_a_trace),
+    TAP_TEST(the_257th_push_moves_the_oldest_128_in_one_batch),
+    TAP_TEST(a_push_into_room_that_a_thief_holds_overflows_alone),
+    TAP_TEST(a_push_beside_a_thief_goes_in_where_there_is_room),
+    TAP_TEST(a_pop_beside_a_thief_leaves_its_slots_alone),
+    TAP_TEST(head_tail_and_slots_lie_on_lines_of_their_own),
+    TAP_TEST(a_chain_is_taken_as_far_as_there_is_room),
+    TAP_TEST(the_count_leaves_out_what_a_thief_has_claimed),
+    TAP_TEST(a_thief_takes_half_rounded_up),
+    TAP_TEST(a_thief_takes_no_more_than_it_has_room_for),
+    TAP_TEST(a_thief_counts_slots_lent_to_another_as_full),
+    TAP_TEST(a_second_thief_gets_nothing_and_changes_nothing),
+    TAP_TEST(the_counters_add_up),
+    TAP_TEST(a_pop_meets_a_steal),
+    TAP_TEST_LIMIT(a_pop_and_a_steal_are_both_interrupted, LIMIT_STEPPED_S),
+    TAP_TEST(a_steal_meets_a_steal),
+    TAP_TEST_LIMIT(a_push_into_a_full_ring_meets_a_steal, LIMIT_STEPPED_S),
+    TAP_TEST(a_steal_sleeps_while_the_owner_goes_on),
+    TAP_TEST(a_push_with_room_takes_a_fixed_number_of_steps),
+};
+TAP_MAIN(tests)
