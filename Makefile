@@ -2,8 +2,8 @@
 # The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built and
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
-.PHONY: help build test marks asan tsan hostile clang aarch64 valgrind cov model promises tidy \
-	lint format format-check check-all clean
+.PHONY: help build test stress marks asan tsan hostile clang aarch64 valgrind cov model promises \
+	tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
 # How often `make hostile` runs the tests, each time with another seed.
@@ -11,7 +11,7 @@ HOSTILE_RUNS ?= 3
 # What `make valgrind` runs; it is 20 to 50 times slower, so not everything.
 VALGRIND_TESTS ?= test_tap
 # What `make check-all` runs, in this order.
-CHECKS := test model asan tsan hostile clang aarch64 valgrind cov promises tidy lint format-check
+CHECKS := test model stress asan tsan hostile clang aarch64 valgrind cov promises tidy lint format-check
 
 # $(call preset,NAME): configure and build one preset, quietly unless it fails.
 preset = mkdir -p build; \
@@ -31,6 +31,9 @@ build: ## the library and the tests, with assertions
 test: build ## all tests; the last line counts them
 	@tools/setup.sh --try test
 	@tests/run.sh --all build/dev
+
+stress: build ## the long tests: WEFT_STRESS_ITEMS items (ten million) through each queue
+	@tests/run.sh --stress build/dev
 
 marks: ## the rare branches of the source, and how many tests reached each in the last `make test`
 	@tests/marks.sh build/dev

@@ -5,12 +5,22 @@ target_link_libraries(weft_tap PUBLIC weft PRIVATE weft_flags)
 
 set(WEFT_TEST_LIST "")
 
-# weft_test(name source...): a program of unit tests that `make test` runs.
-function(weft_test name)
+# A program of tests, and its path in the list that tests/run.sh reads.
+function(weft_tap_program list name)
   add_executable(${name} ${ARGN})
   target_include_directories(${name} PRIVATE src tests)
   target_link_libraries(${name} PRIVATE weft_tap weft weft_flags)
-  set_property(GLOBAL APPEND_STRING PROPERTY WEFT_TEST_LIST "$<TARGET_FILE:${name}>\n")
+  set_property(GLOBAL APPEND_STRING PROPERTY ${list} "$<TARGET_FILE:${name}>\n")
+endfunction()
+
+# weft_test(name source...): a program of unit tests that `make test` runs.
+function(weft_test name)
+  weft_tap_program(WEFT_TEST_LIST ${name} ${ARGN})
+endfunction()
+
+# weft_stress(name source...): a long one that `make stress` runs; built everywhere.
+function(weft_stress name)
+  weft_tap_program(WEFT_STRESS_LIST ${name} ${ARGN})
 endfunction()
 
 # weft_test_script(path): a Python program of tests that `make test` runs; without Python it is
@@ -32,8 +42,11 @@ weft_test(test_mem tests/unit/os/test_mem.c)
 weft_test(test_thread tests/unit/os/test_thread.c)
 weft_test(test_deque tests/unit/queue/test_deque.c)
 weft_test(test_inject tests/unit/queue/test_inject.c)
+weft_test(test_ledger tests/unit/queue/test_ledger.c tests/ledger.c)
 weft_test(test_mpsc tests/unit/queue/test_mpsc.c)
 weft_test(test_ring tests/unit/queue/test_ring.c)
+
+weft_stress(stress_queue tests/stress/stress_queue.c tests/ledger.c)
 
 weft_test_script(tests/tools/test_promises.py)
 weft_test_script(tests/tools/test_scripts.py)
@@ -41,3 +54,5 @@ weft_test_script(tests/tools/test_tidy.py)
 
 get_property(list GLOBAL PROPERTY WEFT_TEST_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${list}")
+get_property(list GLOBAL PROPERTY WEFT_STRESS_LIST)
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/stress.list CONTENT "${list}")

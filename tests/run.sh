@@ -1,18 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Runs the test programs that a build lists, two at a time, and adds up their TAP.
-#   tests/run.sh [--all] BUILD_DIR [NAME...]
-#     --all   also what needs to run in one build only: the tests of the tools, written in Python,
-#             and the question whether every mark of the source was reached (tests/marks.sh)
-#     NAME    only test programs whose file name contains it
+#   tests/run.sh [--all | --stress] BUILD_DIR [NAME...]
+#     --all     also what needs to run in one build only: the tests of the tools, written in
+#               Python, and the question whether every mark of the source was reached (marks.sh)
+#     --stress  the long programs instead, one at a time, with their reports
+#     NAME      only test programs whose file name contains it
 # Environment: WEFT_TEST_WRAP  a command to run compiled tests under (an emulator, valgrind)
 # The last line is "N passed, N failed" (", N skipped" where any).  Exit status 0: none failed.
 set -u
 is_all=no
-if [ "$1" = --all ]; then
+list_name=tests.list
+jobs=2
+shown='^not ok' # a log with such a line is shown
+case $1 in
+--all)
     is_all=yes
-    shift
-fi
+    shift ;;
+--stress)
+    list_name=stress.list
+    jobs=1
+    shown=.
+    shift ;;
+esac
 build=$(cd "$1" && pwd) || exit 2
 shift
 logs=$build/logs
@@ -21,9 +31,9 @@ export WEFT_TEST_MARKS="$logs/marks"
 
 list=$logs/list
 if [ $is_all = yes ]; then
-    cp "$build/tests.list" "$list"
+    cp "$build/$list_name" "$list"
 else
-    grep -v '\.py$' "$build/tests.list" >"$list"
+    grep -v '\.py$' "$build/$list_name" >"$list"
 fi
 if [ $# -gt 0 ]; then
     for name in "$@"; do grep -- "/[^/]*$name[^/]*\$" "$list"; done | sort -u >"$list.named"
@@ -32,7 +42,7 @@ fi
 
 # Each program writes its own log.  One that ends without a plan line ("1..N"), ran another number
 # of tests than it planned, or exits with a status that no failed test explains, has failed.
-xargs -P 2 -I PROGRAM sh -c '
+xargs -P $jobs -I PROGRAM sh -c '
     name=$(basename "$2")
     log=$1/$name.tap
     case $name in
@@ -55,12 +65,14 @@ xargs -P 2 -I PROGRAM sh -c '
     elif [ "$status" -ne 0 ] && ! grep -q "^not ok" "$log"; then
         echo "not ok - $name ended with status $status" >>"$log"
     fi
-    if grep -q "^not ok" "$log"; then
+    if [ "$3" = . ]; then
+        cat "$log"
+    elif grep -q "$3" "$log"; then
         grep -v "^ok " "$log"
     else
         echo "ok: $name, $ran tests"
     fi
-' sh "$logs" PROGRAM <"$list"
+' sh "$logs" PROGRAM "$shown" <"$list"
 
 if [ $is_all = yes ] && [ $# -eq 0 ]; then
     "$(dirname "$0")/marks.sh" "$build" >"$logs/marks.tap" || cat "$logs/marks.tap"

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   an item that went into a queue comes out exactly once, whoever races with whom.
+ * Method: owners, thieves, producers and senders on real threads over numbered items (ledger.h),
+ *         more threads than there are CPUs.  tests/stress runs the same with many more items.
+ */
+#include "ledger.h"
+
+#include "tap.h"
+
+enum {
+    ITEMS = 200 * 1000,
+    ROUNDS = 100 * 1000,
+    THIEVES_MAX = 8,
+};
+
+/* Runs with 1, 2, ... THIEVES_MAX threads beside the owner.  A run in which they took nothing says
+ * little; all of them together cannot be like that. */
+static void check_with_more_and_more(struct ledger_report (*run)(size_t items, unsigned others))
+{
+    struct ledger_report sum = {0};
+    for (unsigned others = 1; others <= THIEVES_MAX; others++) {
+        struct ledger_report report = run(ITEMS, others);
+        sum.by_owner += report.by_owner;
+        sum.by_others += report.by_others;
+    }
+    tap_note("owner %ju, others %ju", (uintmax_t)sum.by_owner, (uintmax_t)sum.by_others);
+    CHECK(sum.by_others > 0);
+}
+
+/* behaviour 6 (FIFO owner, steal-half, overflow); S2.25 (the counters add up) */
+static void ring_items_are_taken_exactly_once(void)
+{
+    check_with_more_and_more(ledger_ring);
+}
+
+/* behaviour 6 (LIFO owner, steal-half), behaviour 7; S2.40 (many stealers, concurrent steals) */
+static void deque_items_are_taken_exactly_once(void)
+{
+    check_with_more_and_more(ledger_deque);
+}
+
+/* behaviour 8 (concurrent, zero allocation); S3.8 */
+static void injected_items_are_taken_exactly_once(void)
+{
+    check_with_more_and_more(ledger_inject);
+}
+
+/* behaviour 9 (senders lose nothing, whoever is preempted); S3.20 */
+static void sent_items_arrive_exactly_once_and_in_order(void)
+{
+    for (unsigned senders = 1; senders <= THIEVES_MAX; senders++) {
+        (void)ledger_mpsc(ITEMS, senders);
+    }
+}
+
+/* behaviour 5 */
+static void the_last_item_of_a_ring_has_one_winner(void)
+{
+    struct ledger_report report = ledger_last_of_ring(ROUNDS);
+    tap_note("owner %ju, thief %ju", (uintmax_t)report.by_owner, (uintmax_t)report.by_others);
+}
+
+/* behaviour 5 */
+static void the_last_item_of_a_deque_has_one_winner(void)
+{
+    struct ledger_report report = ledger_last_of_deque(ROUNDS);
+    tap_note("owner %ju, thief %ju", (uintmax_t)report.by_owner, (uintmax_t)report.by_others);
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(ring_items_are_taken_exactly_once),
+    TAP_TEST(deque_items_are_taken_exactly_once),
+    TAP_TEST(injected_items_are_taken_exactly_once),
+    TAP_TEST(sent_items_arrive_exactly_once_and_in_order),
+    TAP_TEST(the_last_item_of_a_ring_has_one_winner),
+    TAP_TEST(the_last_item_of_a_deque_has_one_winner),
+};
+TAP_MAIN(tests)
