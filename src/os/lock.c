@@ -117,7 +117,7 @@ void wf_lock_acquire(struct wf_lock *lock)
     WF_JITTER();
     /* L1.  Ends when a release comes between two turns; how long that takes is up to the others. */
     while (wf_exchange_acquire(&lock->word, SLEEPERS) != OPEN) {
-        WF_REACHED("os.lock.sleep");
+        WF_REACHED("lock.sleep");
         WF_JITTER();
         (void)wf_futex_wait(&lock->word, SLEEPERS, WF_FOREVER); /* any result: look again */
     }
