@@ -2,8 +2,8 @@
 # The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built and
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
-.PHONY: help build test stress marks asan tsan hostile clang aarch64 valgrind cov model promises \
-	tidy lint format format-check check-all clean
+.PHONY: help run build test stress marks asan tsan hostile clang aarch64 valgrind cov model \
+	promises tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
 # How often `make hostile` runs the tests, each time with another seed.
@@ -23,6 +23,12 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 # ---- build and test ----------------------------------------------------------------------------
+
+run: ## a demonstration: the queues under four threads, and the model checker on them
+	@tools/setup.sh build
+	@$(call preset,release)
+	@$(call preset,model)
+	@examples/run.sh build/release build/model
 
 build: ## the library and the tests, with assertions
 	@tools/setup.sh build
