@@ -52,6 +52,11 @@ weft_test_script(tests/tools/test_promises.py)
 weft_test_script(tests/tools/test_scripts.py)
 weft_test_script(tests/tools/test_tidy.py)
 
+if(WEFT_BENCH)
+  weft_test(test_bench tests/unit/bench/test_bench.c)
+  target_link_libraries(test_bench PRIVATE weft_bench)
+endif()
+
 get_property(list GLOBAL PROPERTY WEFT_TEST_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${list}")
 get_property(list GLOBAL PROPERTY WEFT_STRESS_LIST)

@@ -1,0 +1,19 @@
+# The benchmarks.  `make bench` runs what build/release/bench.list names.
+add_library(weft_bench STATIC bench/bench.c bench/line.c bench/measure.c)
+target_include_directories(weft_bench PUBLIC bench PRIVATE src)
+target_link_libraries(weft_bench PUBLIC weft PRIVATE weft_flags)
+
+# weft_bench_program(name source...): a program of rows.
+function(weft_bench_program name)
+  add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE src)
+  target_link_libraries(${name} PRIVATE weft_bench weft weft_flags)
+  set_property(GLOBAL APPEND_STRING PROPERTY WEFT_BENCH_LIST "$<TARGET_FILE:${name}>\n")
+endfunction()
+
+get_property(list GLOBAL PROPERTY WEFT_BENCH_LIST)
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/bench.list CONTENT "${list}")
+
+# Only what peers can do; not in the list, as it shows nothing of ours.
+add_executable(bench_peers bench/bench_peers.c)
+target_link_libraries(bench_peers PRIVATE weft_bench weft_flags)
