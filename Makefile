@@ -3,7 +3,7 @@
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
 .PHONY: help run build test stress marks asan tsan hostile clang aarch64 valgrind cov model \
-	promises tidy lint format format-check check-all clean
+	bench bench-peers promises tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
 # How often `make hostile` runs the tests, each time with another seed.
@@ -91,6 +91,13 @@ cov: ## line and branch coverage; fails below the limits in tools/cov.py
 	@find build/cov -name '*.gcda' -delete
 	@tests/run.sh build/cov
 	@tools/cov.py build/cov
+
+# ---- benchmarks ---------------------------------------------------------------------------------
+
+bench: ## what our own code costs, as a table with ratios (BENCH_FLAGS="--quick --filter ring")
+	@tools/setup.sh build
+	@$(call preset,release)
+	@build/release/bench_queue $(BENCH_FLAGS)
 
 # ---- the house rules ---------------------------------------------------------------------------
 

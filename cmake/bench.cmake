@@ -11,6 +11,8 @@ function(weft_bench_program name)
   set_property(GLOBAL APPEND_STRING PROPERTY WEFT_BENCH_LIST "$<TARGET_FILE:${name}>\n")
 endfunction()
 
+weft_bench_program(bench_queue bench/bench_queue.c bench/rivals.c)
+
 get_property(list GLOBAL PROPERTY WEFT_BENCH_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/bench.list CONTENT "${list}")
 
