@@ -92,13 +92,6 @@ cov: ## line and branch coverage; fails below the limits in tools/cov.py
 	@tests/run.sh build/cov
 	@tools/cov.py build/cov
 
-# ---- benchmarks ---------------------------------------------------------------------------------
-
-bench: ## what our own code costs, as a table with ratios (BENCH_FLAGS="--quick --filter ring")
-	@tools/setup.sh build
-	@$(call preset,release)
-	@build/release/bench_queue $(BENCH_FLAGS)
-
 # ---- the house rules ---------------------------------------------------------------------------
 
 promises: ## which promises of docs/promises.md the tests keep
@@ -122,6 +115,22 @@ format: ## lays out every source file with clang-format
 format-check: ## fails where `make format` would change something
 	@tools/setup.sh format
 	@$(sources) | xargs clang-format-14 --dry-run -Werror
+
+# ---- benchmarks --------------------------------------------------------------------------------
+
+bench: ## our benchmarks (BENCH_FLAGS=--quick: at a glance)
+	@tools/setup.sh build
+	@$(call preset,release)
+	@for program in $$(cat build/release/bench.list); do \
+		$$program --json build/$$(basename $$program).json $(BENCH_FLAGS) && echo || exit 1; done
+
+bench-peers: ## the same beside Go, Tokio and others that are here
+	@tools/setup.sh build
+	@$(call preset,release)
+	@bench/peers/build.sh build/peers
+	@peers=$$(find build/peers -maxdepth 1 -type f -perm -u+x | sort | sed 's/^/--peer /'); \
+	for program in $$(cat build/release/bench.list) build/release/bench_peers; do \
+		$$program --json build/$$(basename $$program).json $(BENCH_FLAGS) $$peers; echo; done
 
 # ---- all of it ---------------------------------------------------------------------------------
 

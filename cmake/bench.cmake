@@ -19,3 +19,8 @@ file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/bench.list CONTENT "${list}")
 # Only what peers can do; not in the list, as it shows nothing of ours.
 add_executable(bench_peers bench/bench_peers.c)
 target_link_libraries(bench_peers PRIVATE weft_bench weft_flags)
+
+# Programs on Go, Tokio and others; bench/peers/build.sh knows how, and passes over what is missing.
+add_custom_target(peers
+  COMMAND ${CMAKE_SOURCE_DIR}/bench/peers/build.sh ${CMAKE_SOURCE_DIR}/build/peers
+  SOURCES bench/peers/tbb.cc bench/peers/fiber.cc bench/peers/libuv.c)

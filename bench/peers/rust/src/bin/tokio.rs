@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+
+//! The rows of the benchmarks on Tokio; bench/README.md defines each row.
+//!
+//! Everything runs inside a spawned task: `block_on` itself is not on a worker.  Tokio has no
+//! unbuffered channel, so a capacity of one stands in for it, and no channel with many receivers,
+//! so `async-channel` does.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, Mutex};
+use tokio::task::{spawn, yield_now, JoinHandle};
+use weft_peers::{answer, Row, Run};
+
+/// Runs the future as a task; the warm-up starts the runtime, so that it is not measured.
+fn run<F, T>(workers: usize, future: F) -> T
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    let start =
+        || Builder::new_multi_thread().worker_threads(workers).enable_time().build().unwrap();
+    RUNTIME.get_or_init(start).block_on(async { spawn(future).await.unwrap() })
+}
+
+/// The same for a row that the harness times.
+fn measure<F>(workers: usize, future: F) -> u64
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    run(workers, future);
+    0
+}
+
+async fn join_all(tasks: Vec<JoinHandle<u64>>) -> u64 {
+    let mut sum = 0;
+    for task in tasks {
+        sum += task.await.unwrap();
+    }
+    sum
+}
+
+fn spawn_join(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        for _ in 0..ops / 1000 {
+            let tasks = (0..1000).map(|_| spawn(async { 1 })).collect();
+            assert_eq!(join_all(tasks).await, 1000);
+        }
+    })
+}
+
+fn spawn_await(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let mut sum = 0;
+        for _ in 0..ops {
+            sum += spawn(async { 1 }).await.unwrap();
+        }
+        assert_eq!(sum, ops);
+    })
+}
+
+fn yield_among<const TASKS: u64>(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let yielder = |_| {
+            spawn(async move {
+                for _ in 0..ops / TASKS {
+                    yield_now().await;
+                }
+                0
+            })
+        };
+        join_all((0..TASKS).map(yielder).collect()).await;
+    })
+}
+
+fn ping_pong(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let (ping, mut pinged) = mpsc::channel::<u64>(1);
+        let (pong, mut ponged) = mpsc::channel::<u64>(1);
+        spawn(async move {
+            while let Some(value) = pinged.recv().await {
+                pong.send(value + 1).await.unwrap();
+            }
+        });
+        let mut value = 0;
+        for _ in 0..ops {
+            ping.send(value).await.unwrap();
+            value = ponged.recv().await.unwrap();
+        }
+        assert_eq!(value, ops);
+    })
+}
+
+fn channel_1p1c(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let (sender, mut receiver) = mpsc::channel::<u64>(128);
+        let producer = spawn(async move {
+            for _ in 0..ops {
+                sender.send(1).await.unwrap();
+            }
+            0
+        });
+        let consumer = spawn(async move {
+            let mut sum = 0;
+            while let Some(item) = receiver.recv().await {
+                sum += item;
+            }
+            sum
+        });
+        assert_eq!(join_all(vec![producer, consumer]).await, ops);
+    })
+}
+
+fn channel_4p4c(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let (sender, receiver) = async_channel::bounded::<u64>(128);
+        let mut tasks = Vec::new();
+        for _ in 0..4 {
+            let sender = sender.clone();
+            tasks.push(spawn(async move {
+                for _ in 0..ops / 4 {
+                    sender.send(1).await.unwrap();
+                }
+                0
+            }));
+            let receiver = receiver.clone();
+            tasks.push(spawn(async move {
+                let mut sum = 0;
+                while let Ok(item) = receiver.recv().await {
+                    sum += item;
+                }
+                sum
+            }));
+        }
+        drop(sender);
+        assert_eq!(join_all(tasks).await, ops / 4 * 4);
+    })
+}
+
+fn ring(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let (first, mut from) = mpsc::channel::<u64>(1);
+        let (done, mut finished) = mpsc::channel::<()>(1);
+        let mut tasks = Vec::new();
+        for i in 1..=503 {
+            let (next, next_from) = mpsc::channel::<u64>(1);
+            let to = if i == 503 { first.clone() } else { next };
+            let done = done.clone();
+            let mut from = std::mem::replace(&mut from, next_from);
+            tasks.push(spawn(async move {
+                while let Some(token) = from.recv().await {
+                    if token == 0 {
+                        done.send(()).await.unwrap();
+                    } else {
+                        to.send(token - 1).await.unwrap();
+                    }
+                }
+            }));
+        }
+        first.send(ops).await.unwrap();
+        finished.recv().await.unwrap();
+        tasks.iter().for_each(JoinHandle::abort); // they wait in a circle
+    })
+}
+
+fn sieve(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        for _ in 0..ops {
+            let (sender, mut receiver) = mpsc::channel::<u64>(1);
+            spawn(async move {
+                for n in 2..=17389 {
+                    sender.send(n).await.unwrap();
+                }
+            });
+            let (mut found, mut last) = (0, 0);
+            while let Some(prime) = receiver.recv().await {
+                (found, last) = (found + 1, prime);
+                let (out, next) = mpsc::channel::<u64>(1);
+                let mut numbers = std::mem::replace(&mut receiver, next);
+                spawn(async move {
+                    while let Some(n) = numbers.recv().await {
+                        if n % prime != 0 {
+                            out.send(n).await.unwrap();
+                        }
+                    }
+                });
+            }
+            assert_eq!((found, last), (2000, 17389));
+        }
+    })
+}
+
+fn mutex<const TASKS: u64>(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let counter = Arc::new(Mutex::new(0u64));
+        let locker = |_| {
+            let counter = counter.clone();
+            spawn(async move {
+                for _ in 0..ops / TASKS {
+                    *counter.lock().await += 1;
+                }
+                0
+            })
+        };
+        join_all((0..TASKS).map(locker).collect()).await;
+        assert_eq!(*counter.lock().await, ops / TASKS * TASKS);
+    })
+}
+
+fn skynet_node(number: u64, size: u64) -> JoinHandle<u64> {
+    spawn(async move {
+        if size == 1 {
+            return number;
+        }
+        let child = |i| skynet_node(number + i * (size / 10), size / 10);
+        join_all((0..10).map(child).collect()).await
+    })
+}
+
+fn skynet(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        for _ in 0..ops {
+            assert_eq!(skynet_node(0, 1_000_000).await.unwrap(), 499_999_500_000);
+        }
+    })
+}
+
+/// Gives the sum of what all tasks overslept.
+async fn sleepers(ops: u64) -> u64 {
+    let sleeper = |i| {
+        spawn(async move {
+            let span = Duration::from_millis(1 + i * 7919 % 1000);
+            let start = Instant::now();
+            tokio::time::sleep(span).await;
+            (start.elapsed() - span).as_nanos() as u64
+        })
+    };
+    join_all((0..ops).map(sleeper).collect()).await
+}
+
+fn sleep(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        sleepers(ops).await;
+    })
+}
+
+fn sleep_late(ops: u64, workers: usize) -> u64 {
+    run(workers, sleepers(ops))
+}
+
+const fn row(name: &'static str, unit: &'static str, ops: u64, run: Run) -> Row {
+    Row { name, variant: "tokio", unit, ops, workers: 1, run }
+}
+
+fn main() {
+    answer(&[
+        row("spawn-join-1000", "task", 100_000, spawn_join),
+        row("spawn-await", "task", 100_000, spawn_await),
+        row("yield-2", "switch", 200_000, yield_among::<2>),
+        row("yield-1000", "switch", 500_000, yield_among::<1000>),
+        row("ping-pong", "round trip", 200_000, ping_pong),
+        row("chan-1p1c", "item", 500_000, channel_1p1c),
+        row("chan-4p4c", "item", 500_000, channel_4p4c),
+        row("ring-503", "hop", 500_000, ring),
+        row("sieve-2000", "run", 1, sieve),
+        row("mutex-1", "lock", 1_000_000, mutex::<1>),
+        row("mutex-4", "lock", 500_000, mutex::<4>),
+        row("mutex-64", "lock", 500_000, mutex::<64>),
+        row("skynet-1m", "run", 1, skynet),
+        row("sleep-1m", "task", 1_000_000, sleep),
+        row("sleep-1m-late", "task", 1_000_000, sleep_late),
+    ]);
+}
