@@ -158,15 +158,16 @@ enum { STALLED = ITEMS - 1 }; /* the stepped sender's item; the others send from
 struct scene {
     struct wf_mpsc mpsc;
     struct wf_chain received;
-    size_t sent;   /* by others */
-    size_t wakes;  /* sends that found it empty */
-    size_t drains; /* takes that found something */
+    size_t sent;          /* by others */
+    size_t wakes;         /* sends of others that found it empty */
+    bool is_stalled_told; /* apart: `wakes += send()` could be interrupted between load and store */
+    size_t drains;        /* takes that found something */
 };
 
 static void send_stalled(void *context)
 {
     struct scene *scene = context;
-    scene->wakes += send(&scene->mpsc, STALLED);
+    scene->is_stalled_told = send(&scene->mpsc, STALLED);
 }
 
 static void send_others(void *context)
@@ -197,7 +198,7 @@ static void check_scene(struct scene *scene, bool has_stalled)
 {
     receive(scene);
     CHECK_EQ(scene->received.count, scene->sent + (has_stalled ? 1 : 0));
-    CHECK_EQ(scene->wakes, scene->drains);
+    CHECK_EQ(scene->wakes + scene->is_stalled_told, scene->drains);
     CHECK(wf_mpsc_is_empty(&scene->mpsc));
     size_t next = 0;
     for (struct wf_node *node; (node = wf_chain_pop(&scene->received)) != NULL;) {
