@@ -38,9 +38,11 @@ struct ledger {
     struct wf_inject inject;
     struct wf_mpsc mpsc;
 
-    /* The two sides of a race for the last item. */
-    struct wf_node *(*push_pop)(struct worker *owner, struct wf_node *node);
-    struct wf_node *(*steal_last)(struct worker *thief);
+    /* The two sides of a race for the last items. */
+    size_t rounds;
+    void (*push)(struct worker *owner, struct wf_node *node);
+    struct wf_node *(*pop)(struct worker *owner);
+    struct wf_node *(*steal)(struct worker *thief);
 };
 
 struct worker {
@@ -55,6 +57,7 @@ struct worker {
     uint64_t handed;                /* items that a steal gave to run at once */
     uint64_t wakes;                 /* sends that found the inbox empty */
     uint64_t drains;                /* takes that found something */
+    struct wf_chain spill;          /* what the race's ring had no room for */
     int64_t last_seen[WORKERS_MAX]; /* the newest index of each producer, for the order */
 };
 
@@ -537,15 +540,19 @@ struct ledger_report ledger_mpsc(size_t items, unsigned senders)
     return report;
 }
 
-/* ---- the last item ------------------------------------------------------------------------- */
+/* ---- the last items ------------------------------------------------------------------------ */
 
 enum {
+    /* Items of a round: 1, 2 or 3 in turn.  For the last one owner and thief compete by CAS; with
+     * two or three left, it is the fence that keeps the owner from an item just stolen. */
+    ROUND_MAX = 3,
+    ROUND_MEAN = 2,
     WINS_MIN = 100, /* of each side: a race that one of them always wins was none */
     MISSES_PER_YIELD = 64,
     DAWDLE_MAX = 8, /* pauses of the CPU, some tens of nanoseconds each */
 };
 
-/* A short while, never the same, so that the pop falls before, onto and behind a steal. */
+/* A short while, never the same, so that the pops fall before, onto and behind a steal. */
 static void dawdle(struct worker *owner)
 {
     for (uint32_t left = wf_random_below(&owner->random, DAWDLE_MAX); left > 0; left--) {
@@ -560,29 +567,35 @@ static void keep_overflow(void *context, struct wf_chain *batch)
 
 /* A thief that is preempted in its steal holds the room after some rounds; until it goes on, the
  * items come back by the overflow hook and there is no race. */
-static struct wf_node *push_pop_ring(struct worker *owner, struct wf_node *node)
+static void race_push_ring(struct worker *owner, struct wf_node *node)
 {
-    struct wf_ring *ring = &owner->ledger->rings[0];
-    struct wf_chain spill = {0};
-    wf_ring_push(ring, node, keep_overflow, &spill);
-    dawdle(owner);
-    return spill.count > 0 ? wf_chain_pop(&spill) : wf_ring_pop(ring);
+    wf_ring_push(&owner->ledger->rings[0], node, keep_overflow, &owner->spill);
 }
 
-static struct wf_node *push_pop_deque(struct worker *owner, struct wf_node *node)
+static struct wf_node *race_pop_ring(struct worker *owner)
 {
-    struct wf_deque *deque = &owner->ledger->deques[0];
-    CHECK_EQ(wf_deque_push(deque, node), 0);
-    dawdle(owner);
-    return wf_deque_pop(deque);
+    struct wf_node *node = wf_ring_pop(&owner->ledger->rings[0]);
+    return node != NULL ? node : wf_chain_pop(&owner->spill);
 }
 
-static struct wf_node *steal_last_of_ring(struct worker *thief)
+static struct wf_node *race_steal_ring(struct worker *thief)
 {
-    return wf_ring_steal(&thief->ledger->rings[0], &thief->ledger->rings[1]);
+    struct ledger *ledger = thief->ledger;
+    struct wf_node *kept = wf_ring_pop(&ledger->rings[1]); /* half of three is two */
+    return kept != NULL ? kept : wf_ring_steal(&ledger->rings[0], &ledger->rings[1]);
 }
 
-static struct wf_node *steal_last_of_deque(struct worker *thief)
+static void race_push_deque(struct worker *owner, struct wf_node *node)
+{
+    CHECK_EQ(wf_deque_push(&owner->ledger->deques[0], node), 0);
+}
+
+static struct wf_node *race_pop_deque(struct worker *owner)
+{
+    return wf_deque_pop(&owner->ledger->deques[0]);
+}
+
+static struct wf_node *race_steal_deque(struct worker *thief)
 {
     return deque_steal_one(thief, 0);
 }
@@ -590,18 +603,23 @@ static struct wf_node *steal_last_of_deque(struct worker *thief)
 static void race_as_owner(struct worker *owner)
 {
     struct ledger *ledger = owner->ledger;
-    for (size_t i = 0; i < ledger->count; i++) {
-        struct wf_node *node = ledger->push_pop(owner, item_node(ledger->items, i));
-        if (node != NULL) {
-            CHECK_EQ(book(owner, node), i);
+    size_t next = 0;
+    for (size_t round = 0; round < ledger->rounds; round++) {
+        for (size_t end = next + 1 + round % ROUND_MAX; next < end; next++) {
+            ledger->push(owner, item_node(ledger->items, next));
+        }
+        dawdle(owner);
+        for (struct wf_node *node; (node = ledger->pop(owner)) != NULL;) {
+            (void)book(owner, node);
         }
     }
+    CHECK_EQ(next, ledger->count);
 }
 
 static void race_as_thief(struct worker *thief)
 {
     for (unsigned misses = 0;;) {
-        struct wf_node *node = thief->ledger->steal_last(thief);
+        struct wf_node *node = thief->ledger->steal(thief);
         if (node != NULL) {
             (void)book(thief, node);
         } else if (++misses % MISSES_PER_YIELD == 0 && is_over(thief)) {
@@ -616,9 +634,11 @@ static struct ledger_report race(size_t rounds, void (*init)(struct ledger *),
                                  void (*done)(struct ledger *))
 {
     struct ledger_report sum = {0};
+    rounds += ROUND_MAX - rounds % ROUND_MAX; /* the mean is that of whole turns */
     while (sum.by_owner < WINS_MIN || sum.by_others < WINS_MIN) {
         struct worker crew[WORKERS_MAX];
-        struct ledger *ledger = ledger_new(rounds);
+        struct ledger *ledger = ledger_new(rounds * ROUND_MEAN);
+        ledger->rounds = rounds;
         init(ledger);
         struct ledger_report report = run_crew(ledger, crew, 2, race_as_owner, race_as_thief);
         sum.seconds += report.seconds;
@@ -632,8 +652,9 @@ static struct ledger_report race(size_t rounds, void (*init)(struct ledger *),
 
 static void race_ring_init(struct ledger *ledger)
 {
-    ledger->push_pop = push_pop_ring;
-    ledger->steal_last = steal_last_of_ring;
+    ledger->push = race_push_ring;
+    ledger->pop = race_pop_ring;
+    ledger->steal = race_steal_ring;
     wf_ring_init(&ledger->rings[0]);
     wf_ring_init(&ledger->rings[1]);
 }
@@ -646,8 +667,9 @@ static void race_ring_done(struct ledger *ledger)
 
 static void race_deque_init(struct ledger *ledger)
 {
-    ledger->push_pop = push_pop_deque;
-    ledger->steal_last = steal_last_of_deque;
+    ledger->push = race_push_deque;
+    ledger->pop = race_pop_deque;
+    ledger->steal = race_steal_deque;
     CHECK_EQ(wf_deque_init(&ledger->deques[0], WF_DEQUE_CAPACITY_MIN), 0);
 }
 

@@ -32,7 +32,7 @@ struct ledger_report ledger_inject(size_t items, unsigned producers);
 /* So many senders into one mpsc queue; order is checked for each. */
 struct ledger_report ledger_mpsc(size_t items, unsigned senders);
 
-/* An owner pushes one item and pops it while a thief steals, `rounds` times. */
+/* An owner pushes one, two or three items and pops them while a thief steals, `rounds` times. */
 struct ledger_report ledger_last_of_ring(size_t rounds);
 struct ledger_report ledger_last_of_deque(size_t rounds);
 

@@ -64,13 +64,13 @@ static void sent_items_arrive_exactly_once_and_in_order(void)
 }
 
 /* behaviour 5: ten million rounds */
-static void the_last_item_of_a_ring_has_one_winner(void)
+static void the_last_items_of_a_ring_have_one_winner_each(void)
 {
     note("ring", 1, ledger_last_of_ring(items_wanted()));
 }
 
 /* behaviour 5: ten million rounds */
-static void the_last_item_of_a_deque_has_one_winner(void)
+static void the_last_items_of_a_deque_have_one_winner_each(void)
 {
     note("deque", 1, ledger_last_of_deque(items_wanted()));
 }
@@ -80,7 +80,7 @@ static const struct tap_test tests[] = {
     TAP_TEST_LIMIT(deque_items_are_taken_exactly_once, LIMIT_S),
     TAP_TEST_LIMIT(injected_items_are_taken_exactly_once, LIMIT_S),
     TAP_TEST_LIMIT(sent_items_arrive_exactly_once_and_in_order, LIMIT_S),
-    TAP_TEST_LIMIT(the_last_item_of_a_ring_has_one_winner, LIMIT_S),
-    TAP_TEST_LIMIT(the_last_item_of_a_deque_has_one_winner, LIMIT_S),
+    TAP_TEST_LIMIT(the_last_items_of_a_ring_have_one_winner_each, LIMIT_S),
+    TAP_TEST_LIMIT(the_last_items_of_a_deque_have_one_winner_each, LIMIT_S),
 };
 TAP_MAIN(tests)

@@ -55,14 +55,14 @@ static void sent_items_arrive_exactly_once_and_in_order(void)
 }
 
 /* behaviour 5 */
-static void the_last_item_of_a_ring_has_one_winner(void)
+static void the_last_items_of_a_ring_have_one_winner_each(void)
 {
     struct ledger_report report = ledger_last_of_ring(ROUNDS);
     tap_note("owner %ju, thief %ju", (uintmax_t)report.by_owner, (uintmax_t)report.by_others);
 }
 
 /* behaviour 5 */
-static void the_last_item_of_a_deque_has_one_winner(void)
+static void the_last_items_of_a_deque_have_one_winner_each(void)
 {
     struct ledger_report report = ledger_last_of_deque(ROUNDS);
     tap_note("owner %ju, thief %ju", (uintmax_t)report.by_owner, (uintmax_t)report.by_others);
@@ -73,7 +73,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(deque_items_are_taken_exactly_once),
     TAP_TEST(injected_items_are_taken_exactly_once),
     TAP_TEST(sent_items_arrive_exactly_once_and_in_order),
-    TAP_TEST(the_last_item_of_a_ring_has_one_winner),
-    TAP_TEST(the_last_item_of_a_deque_has_one_winner),
+    TAP_TEST(the_last_items_of_a_ring_have_one_winner_each),
+    TAP_TEST(the_last_items_of_a_deque_have_one_winner_each),
 };
 TAP_MAIN(tests)
