@@ -15,6 +15,7 @@ import sys
 # folder: (percent of lines, percent of branches)
 LIMITS = {
     "src/base": (95, 85),
+    "src/os": (95, 85),
     "src/queue": (95, 85),
 }
 
