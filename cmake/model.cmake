@@ -18,6 +18,7 @@ weft_model(model_ring tests/model/model_ring.c src/queue/ring.c)
 weft_model(model_deque tests/model/model_deque.c src/queue/deque.c)
 weft_model(model_mpsc tests/model/model_mpsc.c src/queue/mpsc.c)
 weft_model(model_lock tests/model/model_lock.c src/os/lock.c)
+weft_model(model_park tests/model/model_park.c src/os/park.c)
 weft_model(model_inject tests/model/model_inject.c src/queue/inject.c src/os/lock.c)
 weft_model(model_sleep tests/model/model_sleep.c src/queue/inject.c src/os/lock.c)
 

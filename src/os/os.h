@@ -63,6 +63,21 @@ bool wf_lock_try(struct wf_lock *lock);
 /* [locked lock] */
 void wf_lock_release(struct wf_lock *lock);
 
+/* ---- parking ------------------------------------------------------------------------------- */
+
+/* Where one thread, the owner, sleeps until any other wakes it.  All zero bytes: nobody sleeps, no
+ * wake is pending. */
+struct wf_parker {
+    wf_atomic_u32 word; /* [any: exchange]  see os/park.c */
+};
+
+void wf_parker_init(struct wf_parker *parker);
+/* [owner]  Sleeps until woken, or returns at once if it was woken since the last return.
+ * 0: woken; -ETIMEDOUT: the deadline passed and no wake came.  Never returns without a reason. */
+int wf_parker_park(struct wf_parker *parker, int64_t deadline_ns);
+/* [any]  Wakes the owner; everything written before is seen by it. */
+void wf_parker_unpark(struct wf_parker *parker);
+
 /* ---- threads ------------------------------------------------------------------------------- */
 
 struct wf_thread_options {
