@@ -37,14 +37,20 @@ static void append_locked(struct wf_inject *inject, struct wf_chain *chain)
     wf_store_relaxed(&inject->count, inject->chain.count);
 }
 
+/* [locked inject->lock]  Overflow may have taken the queue past its capacity. */
+static size_t room_locked(const struct wf_inject *inject)
+{
+    size_t count = inject->chain.count;
+    return count < inject->capacity ? inject->capacity - count : 0;
+}
+
 int wf_inject_push_chain(struct wf_inject *inject, struct wf_chain *chain)
 {
     int rc = 0;
     wf_lock_acquire(&inject->lock);
     if (inject->is_closed) {
         rc = -EPIPE;
-    } else if (inject->chain.count >= inject->capacity ||
-               chain->count > inject->capacity - inject->chain.count) {
+    } else if (chain->count > room_locked(inject)) {
         rc = -EAGAIN;
     } else {
         append_locked(inject, chain);

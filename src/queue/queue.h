@@ -42,7 +42,7 @@ struct wf_queue_stats {
     uint64_t pushed;     /* items put in by the owner */
     uint64_t popped;     /* items taken by the owner */
     uint64_t stolen;     /* items this queue's owner took from others */
-    uint64_t overflowed; /* items moved out because the queue was full */
+    uint64_t overflowed; /* items a full ring moved out; of inject: that came from full rings */
 };
 
 /* The counters behind it.  [owner: write] [any: read] */

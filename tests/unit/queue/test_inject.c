@@ -212,6 +212,8 @@ static void more_than_the_capacity_is_refused_as_a_whole(void)
     fill(&inject, 6, 8); /* exactly full */
     CHECK_EQ(wf_inject_push(&inject, item_node(items, 8)), -EAGAIN);
     check_refused_chain(&inject, 8, 1, -EAGAIN);
+    struct wf_chain nothing = {0};
+    CHECK_EQ(wf_inject_push_chain(&inject, &nothing), 0); /* asks for no room */
     CHECK_EQ(wf_inject_count(&inject), 8);
     CHECK_EQ(wf_inject_pop(&inject, 4, 1, &out), 1);
     CHECK_EQ(wf_inject_push(&inject, item_node(items, 8)), 0); /* room again */
