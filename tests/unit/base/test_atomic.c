@@ -54,6 +54,7 @@ static void a_failed_cas_gives_what_it_found_and_stores_nothing(void)
 {
     CHECK_CAS(wf_cas_relaxed);
     CHECK_CAS(wf_cas_acquire);
+    CHECK_CAS(wf_cas_acquire_both);
     CHECK_CAS(wf_cas_release);
     CHECK_CAS(wf_cas_acq_rel);
     CHECK_CAS(wf_cas_seq_cst);
@@ -144,6 +145,7 @@ SENDER(send_or_seq_cst, (void)wf_fetch_or_seq_cst(&flag, 1))
 RECEIVER(receive_load_acquire, wf_load_acquire(&flag))
 RECEIVER(receive_load_seq_cst, wf_load_seq_cst(&flag))
 RECEIVER(receive_cas_acquire, wf_cas_acquire(&flag, &(uint32_t){1}, 1))
+RECEIVER(receive_cas_acquire_both, wf_cas_acquire_both(&flag, &(uint32_t){1}, 1))
 RECEIVER(receive_cas_acq_rel, wf_cas_acq_rel(&flag, &(uint32_t){1}, 1))
 RECEIVER(receive_cas_seq_cst, wf_cas_seq_cst(&flag, &(uint32_t){1}, 1))
 RECEIVER(receive_add_acquire, wf_fetch_add_acquire(&flag, 0))
@@ -180,7 +182,7 @@ static bool receive_exchange_seq_cst(void)
         return !cas(&flag, &found, 7) && found == 1;                                               \
     }
 
-FAILING_RECEIVER(receive_failed_cas_acquire, wf_cas_acquire)
+FAILING_RECEIVER(receive_failed_cas_acquire_both, wf_cas_acquire_both)
 FAILING_RECEIVER(receive_failed_cas_acq_rel, wf_cas_acq_rel)
 FAILING_RECEIVER(receive_failed_cas_seq_cst, wf_cas_seq_cst)
 
@@ -192,13 +194,27 @@ static void (*const senders[])(void) = {
 };
 
 static bool (*const receivers[])(void) = {
-    receive_load_acquire,       receive_load_seq_cst,       receive_cas_acquire,
-    receive_cas_acq_rel,        receive_cas_seq_cst,        receive_add_acquire,
-    receive_add_acq_rel,        receive_add_seq_cst,        receive_sub_acq_rel,
-    receive_sub_seq_cst,        receive_or_acq_rel,         receive_or_seq_cst,
-    receive_and_acq_rel,        receive_and_seq_cst,        receive_exchange_acquire,
-    receive_exchange_acq_rel,   receive_exchange_seq_cst,   receive_failed_cas_acquire,
-    receive_failed_cas_acq_rel, receive_failed_cas_seq_cst,
+    receive_load_acquire,
+    receive_load_seq_cst,
+    receive_cas_acquire,
+    receive_cas_acquire_both,
+    receive_cas_acq_rel,
+    receive_cas_seq_cst,
+    receive_add_acquire,
+    receive_add_acq_rel,
+    receive_add_seq_cst,
+    receive_sub_acq_rel,
+    receive_sub_seq_cst,
+    receive_or_acq_rel,
+    receive_or_seq_cst,
+    receive_and_acq_rel,
+    receive_and_seq_cst,
+    receive_exchange_acquire,
+    receive_exchange_acq_rel,
+    receive_exchange_seq_cst,
+    receive_failed_cas_acquire_both,
+    receive_failed_cas_acq_rel,
+    receive_failed_cas_seq_cst,
 };
 
 static bool (*receiver)(void);
