@@ -104,9 +104,8 @@ static void survey_hierarchy(struct survey *survey, const char *hierarchy, const
                              bool (*read_level)(struct survey *, size_t, uint64_t *))
 {
     const size_t root = strlen(survey->mount) + 1 + strlen(hierarchy);
-    const bool is_root = strcmp(group, "/") == 0;
-    int length = snprintf(survey->path, sizeof(survey->path), "%s/%s%s", survey->mount, hierarchy,
-                          is_root ? "" : group);
+    int length =
+        snprintf(survey->path, sizeof(survey->path), "%s/%s%s", survey->mount, hierarchy, group);
     if (length < 0 || (size_t)length >= sizeof(survey->path)) {
         return;
     }

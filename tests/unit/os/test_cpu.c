@@ -122,6 +122,7 @@ static const struct row rows[] = {
      "0::/a/b\n",
      {{"a/c/cpu.max", "100000 100000\n"}, {"ab/cpu.max", "100000 100000\n"}},
      AFFINITY},
+    {"v2: not what lies above the mount", "0::/a\n", {{"../cpu.max", "100000 100000\n"}}, AFFINITY},
     {"v2: not what is below", "0::/a\n", {{"a/b/cpu.max", "100000 100000\n"}}, AFFINITY},
     {"v2: the host's path in a container",
      "0::/docker/0123\n",
