@@ -36,6 +36,9 @@ enum {
     THREADS = 4,
     ROUNDS = 20000,
     YIELD_EVERY = 64, /* rounds; the others then find the lock held for long, and sleep */
+    SPINNERS = 2,
+    QUICK_ROUNDS = 200000,
+    SPREAD = 16, /* turns of an empty loop outside the lock, at most */
 };
 
 struct account {
@@ -59,6 +62,29 @@ static void *deposit(void *arg)
         account->balance += 3;
         account->inside = 0;
         wf_lock_release(&account->lock);
+    }
+    return NULL;
+}
+
+static wf_atomic_u32 spinners_ready;
+
+static void *deposit_quickly(void *arg)
+{
+    struct account *account = arg;
+    (void)wf_fetch_add_seq_cst(&spinners_ready, 1);
+    while (wf_load_acquire(&spinners_ready) < SPINNERS) {
+        (void)sched_yield(); /* or one would be done before the other has begun */
+    }
+    for (int i = 0; i < QUICK_ROUNDS; i++) {
+        wf_lock_acquire(&account->lock);
+        CHECK_EQ(account->inside, 0);
+        account->inside = 1;
+        account->deposits++;
+        account->balance += 3;
+        account->inside = 0;
+        wf_lock_release(&account->lock);
+        for (volatile int left = i % SPREAD; left > 0; left--) { /* not in step */
+        }
     }
     return NULL;
 }
@@ -92,6 +118,33 @@ static void one_thread_at_a_time_is_inside(void)
     }
     CHECK_EQ(account.deposits, (long)THREADS * ROUNDS);
     CHECK_EQ(account.balance, 3L * THREADS * ROUNDS);
+    CHECK_EQ(state(&account.lock), OPEN);
+}
+
+/* Each on a CPU of its own, where there are two, and never long inside: who finds the lock held
+ * gets it while spinning. */
+static void one_thread_at_a_time_is_inside_when_threads_spin(void)
+{
+    struct account account = {.balance = 0};
+    pthread_t threads[SPINNERS];
+    cpu_set_t allowed;
+    int cpu = -1;
+    init(&account.lock, RANK_MIDDLE);
+    CHECK_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    for (int i = 0; i < SPINNERS; i++) {
+        if (i < CPU_COUNT(&allowed)) {
+            do {
+                cpu++;
+            } while (!CPU_ISSET((size_t)cpu, &allowed));
+        }
+        const struct wf_thread_options options = {.is_bound = true, .cpu = cpu};
+        CHECK_EQ(wf_thread_start(&threads[i], deposit_quickly, &account, &options), 0);
+    }
+    for (int i = 0; i < SPINNERS; i++) {
+        CHECK_EQ(wf_thread_join(threads[i]), 0);
+    }
+    CHECK_EQ(account.deposits, (long)SPINNERS * QUICK_ROUNDS);
+    CHECK_EQ(account.balance, 3L * SPINNERS * QUICK_ROUNDS);
     CHECK_EQ(state(&account.lock), OPEN);
 }
 
@@ -351,6 +404,7 @@ static void broken_rules_panic_in_builds_with_assertions(void)
 
 static const struct tap_test tests[] = {
     TAP_TEST_LIMIT(one_thread_at_a_time_is_inside, 60),
+    TAP_TEST_LIMIT(one_thread_at_a_time_is_inside_when_threads_spin, 60),
     TAP_TEST(without_contention_the_word_is_held_or_open),
     TAP_TEST(try_fails_on_a_held_lock_and_leaves_it_alone),
     TAP_TEST(a_sleeper_gets_the_lock_when_it_is_released),
