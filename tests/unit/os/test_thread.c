@@ -94,10 +94,13 @@ static void threads_have_ids_of_their_own(void)
     CHECK(a.id != wf_thread_id());
 }
 
+/* TSan looks a joined thread up among those it saw created, and stops at the first of a process. */
+#ifndef WF_TSAN
 static void a_thread_cannot_wait_for_its_own_end(void)
 {
     CHECK_EQ(wf_thread_join(pthread_self()), -EDEADLK);
 }
+#endif
 
 static void the_stack_has_at_least_the_size_asked_for(void)
 {
@@ -355,7 +358,9 @@ static void a_failed_call_about_the_calling_thread_is_reported(void)
 static const struct tap_test tests[] = {
     TAP_TEST(a_thread_gets_its_argument_and_join_sees_its_work),
     TAP_TEST(threads_have_ids_of_their_own),
+#ifndef WF_TSAN
     TAP_TEST(a_thread_cannot_wait_for_its_own_end),
+#endif
     TAP_TEST(the_stack_has_at_least_the_size_asked_for),
     TAP_TEST(absurd_stacks_are_refused),
     TAP_TEST(the_name_is_visible_from_the_first_instruction),
