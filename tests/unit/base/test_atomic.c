@@ -38,8 +38,9 @@ static void an_exchange_gives_the_old_value(void)
     CHECK_EQ(wf_load_relaxed(&cell), 6);
 }
 
-#define CHECK_CAS(cas)                                                                             \
-    do {                                                                                           \
+#define CAS_CHECKER(name, cas)                                                                     \
+    static void name(void)                                                                         \
+    {                                                                                              \
         wf_atomic_u32 cell = {5};                                                                  \
         uint32_t expected = 4;                                                                     \
         CHECK(!cas(&cell, &expected, 9));                                                          \
@@ -48,16 +49,23 @@ static void an_exchange_gives_the_old_value(void)
         CHECK(cas(&cell, &expected, 9));                                                           \
         CHECK_EQ(expected, 5);                                                                     \
         CHECK_EQ(wf_load_relaxed(&cell), 9);                                                       \
-    } while (0)
+    }
+
+CAS_CHECKER(check_cas_relaxed, wf_cas_relaxed)
+CAS_CHECKER(check_cas_acquire, wf_cas_acquire)
+CAS_CHECKER(check_cas_acquire_both, wf_cas_acquire_both)
+CAS_CHECKER(check_cas_release, wf_cas_release)
+CAS_CHECKER(check_cas_acq_rel, wf_cas_acq_rel)
+CAS_CHECKER(check_cas_seq_cst, wf_cas_seq_cst)
 
 static void a_failed_cas_gives_what_it_found_and_stores_nothing(void)
 {
-    CHECK_CAS(wf_cas_relaxed);
-    CHECK_CAS(wf_cas_acquire);
-    CHECK_CAS(wf_cas_acquire_both);
-    CHECK_CAS(wf_cas_release);
-    CHECK_CAS(wf_cas_acq_rel);
-    CHECK_CAS(wf_cas_seq_cst);
+    check_cas_relaxed();
+    check_cas_acquire();
+    check_cas_acquire_both();
+    check_cas_release();
+    check_cas_acq_rel();
+    check_cas_seq_cst();
 }
 
 static void arithmetic_gives_the_old_value(void)
