@@ -48,6 +48,14 @@ typedef int64_t wf_deque_diff;
 /* The smaller batch of the depth-first order: one to run and up to this many to keep. */
 #define WF_INJECT_BATCH_DEPTH_FIRST 16u
 
+/* Workers of one runtime.  The bitmap of sleepers grows with it, one word for 64; a notify reads
+ * them in turn.  Larger machines exist, but one runtime across more would want several. */
+#ifdef WF_MODEL
+#define WF_WORKERS_MAX 64u
+#else
+#define WF_WORKERS_MAX 1024u
+#endif
+
 /* Characters of a thread's name without the end; the kernel keeps 15. */
 #define WF_THREAD_NAME_MAX 15
 

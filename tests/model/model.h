@@ -45,6 +45,7 @@ struct model_test {
     void (*threads[MODEL_THREADS_MAX])(void);
     const char *names[MODEL_THREADS_MAX]; /* for traces; NULL: T0, T1, ... */
     void (*check)(void);                  /* after all threads, alone; frees what is left */
+    uint8_t may_rest; /* threads may be asleep at the end; check() says whether they should */
     enum model_verdict expect[MODEL_MEMORIES];
     unsigned bound[MODEL_MEMORIES]; /* preemption bound plus 1; 0: none, exhaust it */
     uint8_t is_slow;                /* left out of mutant runs: too long to repeat for each */
@@ -63,6 +64,7 @@ struct model_suite {
     size_t test_count;
     const struct model_equivalent *equivalents;
     size_t equivalent_count;
+    const char *mutated; /* the one source to mutate; NULL: all that is under test */
 };
 
 int model_main(int argc, char **argv, const struct model_suite *suite);

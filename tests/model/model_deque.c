@@ -239,7 +239,7 @@ static const struct model_equivalent equivalents[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"deque", tests, MODEL_COUNT(tests), equivalents,
-                                             MODEL_COUNT(equivalents)};
+    static const struct model_suite suite = {
+        "deque", tests, MODEL_COUNT(tests), equivalents, MODEL_COUNT(equivalents), NULL};
     return model_main(argc, argv, &suite);
 }

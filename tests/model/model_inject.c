@@ -129,6 +129,7 @@ static const struct model_test tests[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"inject", tests, MODEL_COUNT(tests), NULL, 0};
+    static const struct model_suite suite = {"inject", tests, MODEL_COUNT(tests),
+                                             NULL,     0,     "src/queue/inject.c"};
     return model_main(argc, argv, &suite);
 }

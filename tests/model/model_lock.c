@@ -82,6 +82,6 @@ static const struct model_test tests[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"lock", tests, MODEL_COUNT(tests), NULL, 0};
+    static const struct model_suite suite = {"lock", tests, MODEL_COUNT(tests), NULL, 0, NULL};
     return model_main(argc, argv, &suite);
 }

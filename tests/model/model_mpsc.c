@@ -135,6 +135,7 @@ static const struct model_equivalent equivalents[] = {{NULL, NULL}};
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"mpsc", tests, MODEL_COUNT(tests), equivalents, 0};
+    static const struct model_suite suite = {"mpsc",      tests, MODEL_COUNT(tests),
+                                             equivalents, 0,     NULL};
     return model_main(argc, argv, &suite);
 }

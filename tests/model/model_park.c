@@ -103,6 +103,6 @@ static const struct model_test tests[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"park", tests, MODEL_COUNT(tests), NULL, 0};
+    static const struct model_suite suite = {"park", tests, MODEL_COUNT(tests), NULL, 0, NULL};
     return model_main(argc, argv, &suite);
 }

@@ -117,6 +117,7 @@ static const struct model_test tests[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"sleep", tests, MODEL_COUNT(tests), NULL, 0};
+    static const struct model_suite suite = {"sleep", tests, MODEL_COUNT(tests),
+                                             NULL,    0,     "src/queue/inject.c"};
     return model_main(argc, argv, &suite);
 }

@@ -108,9 +108,10 @@ static void add_mutants_of(struct model_site *site)
 }
 
 /* Sites of the test file itself are its own business. */
-static bool is_under_test(const struct model_site *site)
+static bool is_under_test(const struct model_suite *suite, const struct model_site *site)
 {
-    return strncmp(site->file, "src/", 4) == 0;
+    return suite->mutated != NULL ? strcmp(site->file, suite->mutated) == 0
+                                  : strncmp(site->file, "src/", 4) == 0;
 }
 
 static _Noreturn void run_mutant(const struct mutant *mutant, const struct model_suite *suite)
@@ -194,9 +195,10 @@ int mutant_run_all(const struct model_suite *suite)
     }
     unsigned wrong = 0;
     for (struct model_site *site = __start_model_sites; site < __stop_model_sites; site++) {
-        if (is_under_test(site) && site->is_reached) {
+        if (is_under_test(suite, site) && site->is_reached) {
             add_mutants_of(site);
-        } else if (is_under_test(site) && site->order != MODEL_RELAXED && site->function != NULL) {
+        } else if (is_under_test(suite, site) && site->order != MODEL_RELAXED &&
+                   site->function != NULL) {
             printf("  WRONG: no test reaches %s: %s(%s) while threads run\n", site->function,
                    site->name, site->cell);
             wrong++;

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/idle.c - workers that have nothing to do, and how work finds one.
+ *
+ * The protocol, with S for a worker on its way to sleep and N for whoever queues work:
+ *
+ *   N1 queue the work                        S1 stop searching (if it did)
+ *   N2 fence                                 S2 set its bit
+ *   N3 somebody searches?  then done         S3 fence
+ *   N4 claim a set bit, unpark that worker   S4 look at everything once more
+ *                                            S5 sleep until unparked
+ *
+ * Of the two fences one comes first.  N2 first: S4 sees the work.  S3 first: N3 sees that S does
+ * not search and N4 sees its bit.  Either way somebody acts.  If N3 sees another searcher, the same
+ * holds between N and that one when it gives up.
+ *
+ * A notifier wakes one worker and only if none searches, so a burst of pushes wakes one; whoever
+ * finds work as the last searcher notifies once more, so that sleepers wake one by one as long as
+ * there is work for them.  At most half of the workers search: more would only meet each other.
+ *
+ * Claiming decides by the old value of the bit.  A worker that gives up its sleep (it found work,
+ * or its deadline passed) clears its own bit in the same way; if a notifier was faster the worker
+ * counts as a searcher already and takes the wake that is on its way.  Clearing without looking
+ * would count one worker twice, and a searcher that does not exist would silence every notifier
+ * for ever.
+ *
+ * The bits tell who sleeps with one instruction per 64 workers.  Rejected: a list of sleepers under
+ * a lock (a notify would take it each time); waking by timeout, which only hides a lost wake-up.
+ */
+#include <errno.h>
+
+#define WF_INSIDE_SCHED
+#include "sched/sched.h"
+
+static uint64_t bit_of(unsigned worker)
+{
+    return UINT64_C(1) << (worker % 64);
+}
+
+int wf_idle_init(struct wf_idle *idle, unsigned workers)
+{
+    if (workers == 0 || workers > WF_WORKERS_MAX) {
+        return -EINVAL;
+    }
+    *idle = (struct wf_idle){.workers = workers};
+    return 0;
+}
+
+bool wf_idle_begin_search(struct wf_idle *idle)
+{
+    /* relaxed: a limit that may be overstepped by as many as ask at once; nothing depends on it. */
+    if (2 * wf_load_relaxed(&idle->searching) >= idle->workers) {
+        return false;
+    }
+    (void)wf_fetch_add_relaxed(&idle->searching, 1); /* relaxed: the fences order (S1) */
+    return true;
+}
+
+bool wf_idle_end_search(struct wf_idle *idle)
+{
+    uint32_t before = wf_fetch_sub_relaxed(&idle->searching, 1); /* relaxed: as above */
+    WEFT_CHECK(before > 0);                                      /* I2 */
+    return before == 1;
+}
+
+/* [owner]  Takes its bit back; false: a notifier has claimed the worker. */
+static bool withdraw(struct wf_idle *idle, unsigned worker)
+{
+    uint64_t bit = bit_of(worker);
+    /* relaxed: who clears the bit is decided by the order of this cell alone. */
+    return (wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) & bit) != 0;
+}
+
+bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, struct wf_parker *parker,
+                   bool is_searching, wf_has_work_fn has_work, void *context, int64_t deadline_ns)
+{
+    WEFT_ASSERT(worker < idle->workers);
+    uint64_t bit = bit_of(worker);
+    if (is_searching) {
+        (void)wf_idle_end_search(idle);
+    }
+    WF_JITTER();
+    uint64_t before = wf_fetch_or_relaxed(&idle->asleep[worker / 64], bit); /* relaxed: (S1) */
+    WEFT_CHECK((before & bit) == 0);                                        /* I1 */
+    wf_fence_seq_cst();                                                     /* (S1) */
+    if (has_work(context) && withdraw(idle, worker)) {
+        return false;
+    }
+    WF_JITTER();
+    if (wf_parker_park(parker, deadline_ns) == 0) {
+        return true;
+    }
+    if (withdraw(idle, worker)) {
+        return false;
+    }
+    /* Claimed at the last moment: the wake is certain, and must not be left for the next sleep. */
+    WF_REACHED("idle.claimed_at_the_deadline");
+    (void)wf_parker_park(parker, WF_FOREVER);
+    return true;
+}
+
+int wf_idle_claim(struct wf_idle *idle)
+{
+    for (unsigned word = 0; word < WF_IDLE_WORDS && word * 64 < idle->workers; word++) {
+        /* relaxed: the claim below decides. */
+        uint64_t sleepers = wf_load_relaxed(&idle->asleep[word]);
+        while (sleepers != 0) { /* each turn clears a bit that was read, ours or another's */
+            uint64_t bit = sleepers & -sleepers;
+            uint64_t before = wf_fetch_and_relaxed(&idle->asleep[word], ~bit);
+            if ((before & bit) != 0) {
+                (void)wf_fetch_add_relaxed(&idle->searching, 1); /* in the sleeper's name: I2 */
+                return (int)(word * 64 + (unsigned)__builtin_ctzll(bit));
+            }
+            WF_REACHED("idle.claim_lost");
+            sleepers = before & (sleepers - 1);
+        }
+    }
+    return -1;
+}
+
+int wf_idle_notify(struct wf_idle *idle)
+{
+    wf_fence_seq_cst(); /* (S1) */
+    if (wf_load_relaxed(&idle->searching) > 0) {
+        return -1;
+    }
+    return wf_idle_claim(idle);
+}
+
+unsigned wf_idle_searching(struct wf_idle *idle)
+{
+    return wf_load_relaxed(&idle->searching);
+}
+
+unsigned wf_idle_asleep(struct wf_idle *idle)
+{
+    unsigned count = 0;
+    for (unsigned word = 0; word < WF_IDLE_WORDS && word * 64 < idle->workers; word++) {
+        count += (unsigned)__builtin_popcountll(wf_load_relaxed(&idle->asleep[word]));
+    }
+    return count;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   with src/sched/idle.c and src/os/park.c no piece of work waits while every worker sleeps,
+ *         and the counts are right at the end, in every order of steps under every memory model.
+ * Method: workers that search, take and sleep for ever; producers that queue and notify.  Work is a
+ *         counter with plain data behind it.  When nobody can act any more, all work must have been
+ *         taken, every worker be announced as asleep, and nobody count as searching.
+ *         Keeps S4.24, S4.28, S4.29, S4.30; behaviours 13, 14, 17.
+ */
+#include "model/model.h"
+#include "sched/sched.h"
+
+enum { WORKERS = 2 };
+
+static struct wf_idle idle;
+static struct wf_parker parkers[WORKERS];
+static WF_ATOMIC(uint32_t) queued; /* pieces of work to be had */
+static int taken[WORKERS];
+static int data;   /* plain: written before the first push, read by every taker */
+static int pieces; /* in this test */
+
+static void start(void)
+{
+    MODEL_REQUIRE(wf_idle_init(&idle, WORKERS) == 0);
+    for (int i = 0; i < WORKERS; i++) {
+        wf_parker_init(&parkers[i]);
+    }
+    wf_store_relaxed(&queued, 0);
+    taken[0] = taken[1] = 0;
+    data = 0;
+}
+
+static void start_one(void)
+{
+    start();
+    pieces = 1;
+}
+
+static void start_two(void)
+{
+    start();
+    pieces = 2;
+}
+
+static void check_rest(unsigned workers)
+{
+    MODEL_REQUIRE(wf_load_relaxed(&queued) == 0); /* nothing waits beside sleepers */
+    MODEL_REQUIRE(taken[0] + taken[1] == pieces);
+    MODEL_REQUIRE(wf_idle_searching(&idle) == 0);
+    MODEL_REQUIRE(wf_idle_asleep(&idle) == workers);
+}
+
+static void check_one(void)
+{
+    check_rest(1);
+}
+
+static void check_two(void)
+{
+    check_rest(2);
+}
+
+static void notify(void)
+{
+    int worker = wf_idle_notify(&idle);
+    if (worker >= 0) {
+        wf_parker_unpark(&parkers[worker]);
+    }
+}
+
+static bool has_work(void *context)
+{
+    (void)context;
+    /* relaxed: between the fence of the announcement and the sleep, as in the scheduler */
+    return wf_load_relaxed(&queued) > 0;
+}
+
+static bool take(void)
+{
+    uint32_t count = wf_load_relaxed(&queued);
+    while (count > 0) {
+        if (wf_cas_acquire(&queued, &count, count - 1)) {
+            MODEL_REQUIRE(wf_plain_load(&data) == 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A worker's loop, as the scheduler has it. */
+static void work(unsigned index, bool is_searching)
+{
+    for (;;) {
+        if (!is_searching) {
+            is_searching = wf_idle_begin_search(&idle);
+        }
+        if (!take()) {
+            is_searching = wf_idle_sleep(&idle, index, &parkers[index], is_searching, has_work,
+                                         NULL, WF_FOREVER);
+            continue;
+        }
+        taken[index]++;
+        if (is_searching) {
+            is_searching = false;
+            if (wf_idle_end_search(&idle)) {
+                notify();
+            }
+        }
+    }
+}
+
+static void worker_0(void)
+{
+    work(0, false);
+}
+
+static void worker_1(void)
+{
+    work(1, false);
+}
+
+/* Its deadline may pass at any moment, once: it comes back and goes on without. */
+static void worker_0_with_deadline(void)
+{
+    work(0, wf_idle_sleep(&idle, 0, &parkers[0], false, has_work, NULL, 1));
+}
+
+static void push_one(void)
+{
+    wf_plain_store(&data, 1);
+    (void)wf_fetch_add_release(&queued, 1);
+    notify();
+}
+
+static void push_two(void)
+{
+    wf_plain_store(&data, 1);
+    (void)wf_fetch_add_release(&queued, 1);
+    notify();
+    (void)wf_fetch_add_release(&queued, 1);
+    notify();
+}
+
+static void push_two_at_once(void)
+{
+    wf_plain_store(&data, 1);
+    (void)wf_fetch_add_release(&queued, 2);
+    notify();
+}
+
+static const struct model_test tests[] = {
+    {.name = "one worker, one piece",
+     .setup = start_one,
+     .threads = {worker_0, push_one},
+     .names = {"worker 0", "producer"},
+     .check = check_one,
+     .may_rest = 1},
+    {.name = "one worker, two pieces",
+     .setup = start_two,
+     .threads = {worker_0, push_two},
+     .names = {"worker 0", "producer"},
+     .check = check_one,
+     .may_rest = 1,
+     .is_slow = 1},
+    {.name = "a deadline",
+     .setup = start_one,
+     .threads = {worker_0_with_deadline, push_one},
+     .names = {"worker 0", "producer"},
+     .check = check_one,
+     .may_rest = 1},
+    {.name = "two workers, one piece",
+     .setup = start_one,
+     .threads = {worker_0, worker_1, push_one},
+     .names = {"worker 0", "worker 1", "producer"},
+     .check = check_two,
+     .may_rest = 1,
+     .is_slow = 1},
+    {.name = "two workers, two pieces at once",
+     .setup = start_two,
+     .threads = {worker_0, worker_1, push_two_at_once},
+     .names = {"worker 0", "worker 1", "producer"},
+     .check = check_two,
+     .may_rest = 1,
+     .is_slow = 1},
+};
+
+int main(int argc, char **argv)
+{
+    static const struct model_suite suite = {"idle", tests, MODEL_COUNT(tests),
+                                             NULL,   0,     "src/sched/idle.c"};
+    return model_main(argc, argv, &suite);
+}
