@@ -14,6 +14,7 @@ function(weft_model name)
 endfunction()
 
 weft_model(model_litmus tests/model/model_litmus.c)
+weft_model(model_self tests/model/model_self.c)
 weft_model(model_ring tests/model/model_ring.c src/queue/ring.c)
 weft_model(model_deque tests/model/model_deque.c src/queue/deque.c)
 weft_model(model_mpsc tests/model/model_mpsc.c src/queue/mpsc.c)

@@ -124,7 +124,8 @@
 #endif
 
 #ifdef WF_TSAN
-/* TSan ignores fences; a read-modify-write of one shared cell orders the same pairs for it. */
+/* TSan ignores fences.  A read-modify-write of one shared cell orders what they order, and more:
+ * each hands everything over to the next, so TSan may miss a race that the model finds. */
 #define wf_fence_seq_cst() ((void)wf_fetch_add_seq_cst(&wf_tsan_fence_cell, 1))
 #elif defined(__x86_64__)
 /* A locked no-op: 6-8 ns where mfence, which clang emits, takes 21.  Below the top of the stack,

@@ -67,30 +67,34 @@ int wf_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 
 /* ---- chains -------------------------------------------------------------------------------- */
 
+/* A chain inside a queue is shared under the queue's lock: marked, so that the model watches. */
+
 void wf_chain_push(struct wf_chain *chain, struct wf_node *node)
 {
-    node->next = NULL;
-    if (chain->last != NULL) {
-        chain->last->next = node;
+    struct wf_node *last = wf_plain_load(&chain->last);
+    wf_plain_store(&node->next, (struct wf_node *)NULL);
+    if (last != NULL) {
+        wf_plain_store(&last->next, node);
     } else {
-        chain->first = node;
+        wf_plain_store(&chain->first, node);
     }
-    chain->last = node;
-    chain->count++;
+    wf_plain_store(&chain->last, node);
+    wf_plain_store(&chain->count, chain->count + 1);
 }
 
 struct wf_node *wf_chain_pop(struct wf_chain *chain)
 {
-    struct wf_node *node = chain->first;
+    struct wf_node *node = wf_plain_load(&chain->first);
     if (node == NULL) {
         return NULL;
     }
-    chain->first = node->next;
-    if (chain->first == NULL) {
-        chain->last = NULL;
+    struct wf_node *next = wf_plain_load(&node->next);
+    wf_plain_store(&chain->first, next);
+    if (next == NULL) {
+        wf_plain_store(&chain->last, (struct wf_node *)NULL);
     }
-    chain->count--;
-    node->next = NULL;
+    wf_plain_store(&chain->count, chain->count - 1);
+    wf_plain_store(&node->next, (struct wf_node *)NULL);
     return node;
 }
 
@@ -99,12 +103,13 @@ void wf_chain_append(struct wf_chain *to, struct wf_chain *from)
     if (from->first == NULL) {
         return;
     }
-    if (to->last != NULL) {
-        to->last->next = from->first;
+    struct wf_node *last = wf_plain_load(&to->last);
+    if (last != NULL) {
+        wf_plain_store(&last->next, from->first);
     } else {
-        to->first = from->first;
+        wf_plain_store(&to->first, from->first);
     }
-    to->last = from->last;
-    to->count += from->count;
+    wf_plain_store(&to->last, from->last);
+    wf_plain_store(&to->count, to->count + from->count);
     *from = (struct wf_chain){0};
 }

@@ -34,13 +34,13 @@ static void append_locked(struct wf_inject *inject, struct wf_chain *chain)
     wf_counter_add(&inject->counters.pushed, chain->count);
     wf_chain_append(&inject->chain, chain);
     /* relaxed: read as a hint; who needs more (a worker about to sleep) has its own fence. */
-    wf_store_relaxed(&inject->count, inject->chain.count);
+    wf_store_relaxed(&inject->count, wf_plain_load(&inject->chain.count));
 }
 
 /* [locked inject->lock]  Overflow may have taken the queue past its capacity. */
 static size_t room_locked(const struct wf_inject *inject)
 {
-    size_t count = inject->chain.count;
+    size_t count = wf_plain_load(&inject->chain.count);
     return count < inject->capacity ? inject->capacity - count : 0;
 }
 
@@ -48,7 +48,7 @@ int wf_inject_push_chain(struct wf_inject *inject, struct wf_chain *chain)
 {
     int rc = 0;
     wf_lock_acquire(&inject->lock);
-    if (inject->is_closed) {
+    if (wf_plain_load(&inject->is_closed)) {
         rc = -EPIPE;
     } else if (chain->count > room_locked(inject)) {
         rc = -EAGAIN;
@@ -77,10 +77,11 @@ void wf_inject_push_overflow(struct wf_inject *inject, struct wf_chain *chain)
 /* [locked inject->lock]  One worker's share of what is there now. */
 static size_t share_locked(const struct wf_inject *inject, unsigned workers, size_t room)
 {
-    size_t share = inject->chain.count / (workers > 0 ? workers : 1);
+    size_t count = wf_plain_load(&inject->chain.count);
+    size_t share = count / (workers > 0 ? workers : 1);
     share = share > WF_INJECT_BATCH_MIN ? share : WF_INJECT_BATCH_MIN;
     share = share < inject->batch_max ? share : inject->batch_max;
-    share = share < inject->chain.count ? share : inject->chain.count;
+    share = share < count ? share : count;
     return share < room ? share : room;
 }
 
@@ -99,7 +100,7 @@ size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t room, st
     if (taken == 0) {
         WF_REACHED("inject.emptied_before_lock");
     }
-    wf_store_relaxed(&inject->count, inject->chain.count); /* as in append_locked */
+    wf_store_relaxed(&inject->count, wf_plain_load(&inject->chain.count)); /* as in append_locked */
     wf_counter_add(&inject->counters.popped, taken);
     wf_lock_release(&inject->lock);
     return taken;
@@ -108,7 +109,7 @@ size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t room, st
 void wf_inject_close(struct wf_inject *inject)
 {
     wf_lock_acquire(&inject->lock);
-    inject->is_closed = true;
+    wf_plain_store(&inject->is_closed, true);
     wf_lock_release(&inject->lock);
 }
 

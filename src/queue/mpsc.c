@@ -4,12 +4,13 @@
  *
  * Senders push onto a stack by CAS; the receiver takes the whole stack by one exchange and turns it
  * over.  There is one word, so there is no half-done state: a sender that stalls before its CAS has
- * not sent, after it has sent, and delays nobody in either case.
+ * not sent, after it has sent, and the receiver can take everything that was sent in either case.
  *
  * Rejected: Vyukov's queue, whose sender swaps the tail and then links.  Its push is one exchange
  * instead of a CAS loop, but a sender that is preempted between its two steps hides every later
- * item until it runs again, and a sender cannot tell whether the queue was empty, so every send
- * would have to wake the receiver.
+ * item, also from a receiver that is awake, until it runs again; and a sender cannot tell whether
+ * the queue was empty, so every send would have to wake the receiver.  (Here, too, a sender that is
+ * preempted between finding the box empty and waking the receiver leaves it asleep that long.)
  *
  * No ABA: push only links in front of whatever the head is when the CAS succeeds.
  */

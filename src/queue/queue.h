@@ -19,7 +19,8 @@
  *   edge  from                          to                            carries
  *   R1    ring.c push: store tail       steal: load tail              the slots' contents
  *   R2    ring.c steal: release head    push: load head               slots read before refilled
- *   R3    ring.c claim, pop: CAS head   steal, pop: load head         a position seen => its tail
+ *   R3    ring.c pop, overflow, release: steal: load head             a position seen => its tail
+ *         CAS head
  *   D1    deque.c push: store bottom    steal: load bottom            the slots' contents
  *   D2    deque.c grow: store buffer    steal: load buffer            the copied slots
  *   D3    deque.c pop: fence            steal: fence                  one of both sees the other
@@ -87,7 +88,7 @@ typedef void (*wf_overflow_fn)(void *context, struct wf_chain *batch);
 void wf_ring_init(struct wf_ring *ring);
 
 /* [owner]  Takes `item`.  Into a full ring: the oldest half goes to `overflow` in one batch first;
- * while a thief holds the room, `item` alone goes there. */
+ * while a thief holds the room, `item` alone goes there.  `overflow` must not push to this ring. */
 void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn overflow,
                   void *context);
 
@@ -204,7 +205,9 @@ size_t wf_inject_count(struct wf_inject *inject);
 /*
  * A stack that senders push with one CAS and the receiver empties with one exchange, then turns
  * over: per sender the order is kept.  A sender that stalls anywhere has either sent or not; there
- * is no half-linked state for others to wait on.
+ * is no half-linked state for others to wait on.  A push releases, no more: a sender that then
+ * reads whether the receiver sleeps, instead of waking it whenever the box was empty, needs a
+ * wf_fence_seq_cst in between.
  */
 struct wf_mpsc {
     /* [any: CAS]  the newest item, linked to older ones. */

@@ -51,6 +51,7 @@ static uint64_t access_alone(const struct model_site *site, void *address, unsig
     if (site->kind != MODEL_LOAD) {
         uint64_t value = combine(site->kind, old, operand, size);
         memcpy(address, &value, size);
+        heap_mark_stored(address, size);
     }
     return old;
 }
@@ -105,17 +106,12 @@ bool model_cas(struct model_site *site, void *address, unsigned size, uint64_t *
 
 void model_init(void *address, unsigned size, uint64_t value)
 {
-    memcpy(address, &value, size);
+    heap_mark_stored(address, size);
     if (engine_is_alone()) {
+        memcpy(address, &value, size);
         return;
     }
-    unsigned thread = (unsigned)engine.current;
-    struct cell *cell = find_cell(address, size, "a new cell");
-    cell->init_thread = (uint8_t)thread;
-    cell->init_clock = engine.threads[thread].now.clock[thread];
-    struct store *first = store_at(cell, 0);
-    first->value = truncate_word(value, size);
-    first->is_garbage = false;
+    initialise_cell((unsigned)engine.current, address, size, truncate_word(value, size));
 }
 
 int wf_futex_wait(wf_atomic_u32 *word, uint32_t expected, int64_t deadline_ns)

@@ -22,10 +22,11 @@
 enum { TABLE_SIZE = 512 };
 
 struct plain {
-    const volatile void *address;
+    const volatile char *address;
     uint16_t read_clock[MODEL_THREADS_MAX];
     uint16_t write_clock;
     uint8_t writer;
+    uint8_t size;
 };
 
 struct cell cells[CELLS_MAX];
@@ -56,6 +57,7 @@ void memory_reset(void)
         thread->buffer_count = 0;
         thread->own_writes = 0;
         thread->spin_seen = 0;
+        memset(thread->has_loaded, false, sizeof(thread->has_loaded));
         thread->last_event = NO_EVENT;
         thread->woken_by = NO_EVENT;
         thread->spurious_left = engine.test->spurious_wakes;
@@ -94,6 +96,26 @@ static struct store *add_store(struct cell *cell)
     return &stores[store_count++];
 }
 
+static bool do_overlap(const volatile char *a, unsigned a_size, const volatile char *b,
+                       unsigned b_size)
+{
+    return a < b + b_size && b < a + a_size;
+}
+
+static bool is_plain_used_elsewhere(const struct plain *plain, unsigned thread, bool reads_too)
+{
+    const struct view *now = &engine.threads[thread].now;
+    if (plain->writer != NOBODY && plain->write_clock > now->clock[plain->writer]) {
+        return true;
+    }
+    for (unsigned other = 0; reads_too && other < engine.thread_count; other++) {
+        if (other != thread && plain->read_clock[other] > now->clock[other]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct cell *find_cell(void *address, unsigned size, const char *text)
 {
     unsigned slot = slot_of(address);
@@ -119,6 +141,10 @@ struct cell *find_cell(void *address, unsigned size, const char *text)
     memset(&first->view, 0, sizeof(first->view));
     first->value = read_memory(address, size);
     first->is_garbage = heap_is_garbage(address, size);
+    (void)heap_zeroed_by(address, &cell->init_thread, &cell->init_clock);
+    for (unsigned i = 0; i < plain_count && !cell->is_mixed; i++) {
+        cell->is_mixed = do_overlap(address, size, plains[i].address, plains[i].size);
+    }
     return cell;
 }
 
@@ -145,23 +171,70 @@ struct cell *touch(unsigned thread, void *address, unsigned size, const char *te
     if (cell->init_thread != NOBODY && cell->init_clock > now->clock[cell->init_thread]) {
         model_fail("race: %s is used while it is being initialised", cell->text);
     }
+    for (unsigned i = 0; cell->is_mixed && i < plain_count; i++) {
+        if (do_overlap(address, size, plains[i].address, plains[i].size) &&
+            is_plain_used_elsewhere(&plains[i], thread, true)) {
+            model_fail("race: %s is atomic here and plain in another thread", cell->text);
+        }
+    }
     cell->last_access[thread] = now->clock[thread];
     return cell;
 }
 
-void memory_forget(const char *start, size_t size, const struct view *by, unsigned thread)
+/* Has another thread accessed the cell in a way that `thread` does not know of? */
+static bool is_used_elsewhere(const struct cell *cell, unsigned thread)
 {
-    for (unsigned i = 0; i < cell_count; i++) {
-        const struct cell *cell = &cells[i];
-        if (cell->address < start || cell->address >= start + size) {
-            continue;
-        }
-        for (unsigned other = 0; other < engine.thread_count; other++) {
-            if (other != thread && cell->last_access[other] > by->clock[other]) {
-                model_fail("race: memory is freed while another thread uses %s", cell->text);
-            }
+    const struct view *now = &engine.threads[thread].now;
+    for (unsigned other = 0; other < engine.thread_count; other++) {
+        if (other != thread && cell->last_access[other] > now->clock[other]) {
+            return true;
         }
     }
+    return false;
+}
+
+void memory_forget(const char *start, size_t size, unsigned thread)
+{
+    for (unsigned i = 0; i < cell_count; i++) {
+        bool is_inside = cells[i].address >= start && cells[i].address < start + size;
+        if (is_inside && is_used_elsewhere(&cells[i], thread)) {
+            model_fail("race: memory is freed while another thread uses %s", cells[i].text);
+        }
+    }
+    for (unsigned i = 0; i < plain_count; i++) {
+        bool is_inside = plains[i].address >= start && plains[i].address < start + size;
+        if (is_inside && is_plain_used_elsewhere(&plains[i], thread, true)) {
+            model_fail("race: memory is freed while another thread uses it");
+        }
+    }
+}
+
+/* What the thread had on its way to a cell is overwritten with it. */
+static void drop_buffered(struct thread *self, unsigned cell)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < self->buffer_count; i++) {
+        struct buffered *entry = &self->buffer[(self->buffer_first + i) % BUFFER_MAX];
+        if (entry->cell != cell) {
+            self->buffer[(self->buffer_first + kept++) % BUFFER_MAX] = *entry;
+        }
+    }
+    self->buffer_count = kept;
+}
+
+void initialise_cell(unsigned thread, void *address, unsigned size, uint64_t value)
+{
+    struct thread *self = &engine.threads[thread];
+    heap_check_access(address, "a new cell");
+    struct cell *cell = find_cell(address, size, "a new cell");
+    if (is_used_elsewhere(cell, thread)) {
+        model_fail("race: %s is initialised while another thread uses it", cell->text);
+    }
+    drop_buffered(self, index_of(cell));
+    put_value(cell, value, &self->now, NULL, thread);
+    cell->init_thread = (uint8_t)thread;
+    cell->init_clock = self->now.clock[thread];
+    cell->last_access[thread] = cell->init_clock;
 }
 
 /* ---- reading and writing ------------------------------------------------------------------- */
@@ -252,12 +325,14 @@ uint64_t combine(enum model_kind kind, uint64_t old, uint64_t operand, unsigned 
 
 /* ---- plain places -------------------------------------------------------------------------- */
 
-static struct plain *find_plain(const volatile void *address)
+static struct plain *find_plain(const volatile char *address, unsigned size)
 {
     unsigned slot = slot_of(address);
     for (; plain_table[slot] != 0; slot = (slot + 1) % TABLE_SIZE) {
         if (plains[plain_table[slot] - 1].address == address) {
-            return &plains[plain_table[slot] - 1];
+            struct plain *found = &plains[plain_table[slot] - 1];
+            found->size = found->size > size ? found->size : (uint8_t)size;
+            return found;
         }
     }
     if (plain_count == PLAINS_MAX) {
@@ -265,30 +340,45 @@ static struct plain *find_plain(const volatile void *address)
     }
     struct plain *plain = &plains[plain_count++];
     plain_table[slot] = (uint8_t)plain_count;
-    *plain = (struct plain){.address = address, .writer = NOBODY};
+    *plain = (struct plain){.address = address, .writer = NOBODY, .size = (uint8_t)size};
     return plain;
+}
+
+/* Every place that shares a byte with the access, whatever it was called or how wide. */
+static void check_overlaps(const volatile char *address, unsigned size, bool is_write,
+                           const char *text, const char *file, int line)
+{
+    unsigned thread = (unsigned)engine.current;
+    for (unsigned i = 0; i < plain_count; i++) {
+        if (do_overlap(address, size, plains[i].address, plains[i].size) &&
+            is_plain_used_elsewhere(&plains[i], thread, is_write)) {
+            model_fail("race: %s:%d: %s is %s while another thread uses it", file, line, text,
+                       is_write ? "written" : "read");
+        }
+    }
+    for (unsigned i = 0; i < cell_count; i++) {
+        if (!do_overlap(address, size, cells[i].address, cells[i].size)) {
+            continue;
+        }
+        cells[i].is_mixed = true;
+        if (is_used_elsewhere(&cells[i], thread)) {
+            model_fail("race: %s:%d: %s is plain here and atomic in another thread", file, line,
+                       text);
+        }
+    }
 }
 
 void model_plain(const volatile void *address, unsigned size, bool is_write, const char *text,
                  const char *file, int line)
 {
-    (void)size; /* places are told apart by where they begin */
     if (engine_is_alone()) {
         return;
     }
     heap_check_access((const void *)(uintptr_t)address, text);
     unsigned thread = (unsigned)engine.current;
     const struct view *now = &engine.threads[thread].now;
-    struct plain *plain = find_plain(address);
-    if (plain->writer != NOBODY && plain->write_clock > now->clock[plain->writer]) {
-        model_fail("race: %s:%d: %s is %s while thread %u writes it", file, line, text,
-                   is_write ? "written" : "read", plain->writer);
-    }
-    for (unsigned i = 0; is_write && i < engine.thread_count; i++) {
-        if (i != thread && plain->read_clock[i] > now->clock[i]) {
-            model_fail("race: %s:%d: %s is written while thread %u reads it", file, line, text, i);
-        }
-    }
+    check_overlaps(address, size, is_write, text, file, line);
+    struct plain *plain = find_plain(address, size);
     trace_step("%s    %s", is_write ? "writes" : "reads ", text);
     if (is_write) {
         plain->writer = (uint8_t)thread;

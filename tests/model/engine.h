@@ -91,7 +91,8 @@ struct thread {
     unsigned buffer_first;
     unsigned buffer_count;
     unsigned own_writes;
-    unsigned spin_seen; /* others' writes at the last spin hint */
+    unsigned spin_seen;         /* others' writes at the last spin hint */
+    bool has_loaded[CELLS_MAX]; /* since then */
     unsigned spurious_left;
     uint16_t last_event; /* its newest event of this run */
     uint16_t woken_by;   /* the event that ended its last sleep */
@@ -158,12 +159,16 @@ unsigned memory_acting_thread(void); /* of the action under way */
 struct effect memory_effect(unsigned action);
 bool memory_are_dependent(const struct effect *a, const struct effect *b);
 const char *memory_cell_name(const void *address);
-void memory_forget(const char *start, size_t size, const struct view *by, unsigned thread);
+void memory_forget(const char *start, size_t size, unsigned thread);
 
 /* heap.c */
 void heap_reset(void);
 void heap_check_access(const void *address, const char *what);
-bool heap_is_garbage(const void *address, size_t size); /* a word never written since alloc */
+/* Memory of a block that nothing was stored to; false outside of the heap. */
+bool heap_is_garbage(const void *address, size_t size);
+void heap_mark_stored(const void *address, size_t size);
+/* The thread that zeroed the block, and when; false: nobody, or before the threads. */
+bool heap_zeroed_by(const void *address, uint8_t *thread, uint16_t *clock);
 void heap_check_leaks(void);
 
 /* race.c: the events of the run under way, and which orders of them to try next */

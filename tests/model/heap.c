@@ -13,9 +13,13 @@ struct block {
     size_t start;
     size_t size;
     bool is_freed;
+    bool is_zeroed;
+    int thread; /* that allocated it; -1: setup() */
+    uint16_t clock;
 };
 
 static char arena[ARENA_SIZE] __attribute__((aligned(GRAIN)));
+static bool is_stored[ARENA_SIZE]; /* byte by byte: something was stored since the allocation */
 static struct block blocks[BLOCKS_MAX];
 static unsigned block_count;
 static size_t used;
@@ -50,13 +54,35 @@ void heap_check_access(const void *address, const char *what)
 
 bool heap_is_garbage(const void *address, size_t size)
 {
-    const unsigned char *bytes = address;
+    const struct block *block = block_of(address);
+    if (block == NULL || block->is_zeroed) {
+        return false;
+    }
+    size_t offset = (size_t)((const char *)address - arena);
     for (size_t i = 0; i < size; i++) {
-        if (bytes[i] != GARBAGE) {
-            return false;
+        if (!is_stored[offset + i]) {
+            return true;
         }
     }
-    return size == sizeof(void *) && block_of(address) != NULL;
+    return false;
+}
+
+void heap_mark_stored(const void *address, size_t size)
+{
+    if (block_of(address) != NULL) {
+        memset(is_stored + ((const char *)address - arena), true, size);
+    }
+}
+
+bool heap_zeroed_by(const void *address, uint8_t *thread, uint16_t *clock)
+{
+    const struct block *block = block_of(address);
+    if (block == NULL || !block->is_zeroed || block->thread < 0) {
+        return false;
+    }
+    *thread = (uint8_t)block->thread;
+    *clock = block->clock;
+    return true;
 }
 
 void heap_check_leaks(void)
@@ -75,7 +101,13 @@ void *wf_alloc_aligned(size_t alignment, size_t size)
         model_fail("the model's heap is too small for this test");
     }
     char *memory = arena + used;
-    blocks[block_count++] = (struct block){.start = used, .size = size};
+    uint16_t clock = 0;
+    if (engine.current >= 0) {
+        clock = engine.threads[engine.current].now.clock[engine.current];
+    }
+    blocks[block_count++] =
+        (struct block){.start = used, .size = size, .thread = engine.current, .clock = clock};
+    memset(is_stored + used, false, size);
     used += padded;
     memset(memory, GARBAGE, size);
     return memory;
@@ -90,6 +122,7 @@ void *wf_alloc_zeroed(size_t count, size_t size)
 {
     void *memory = wf_alloc(count * size);
     memset(memory, 0, count * size);
+    blocks[block_count - 1].is_zeroed = true;
     return memory;
 }
 
@@ -107,7 +140,6 @@ void wf_free(void *memory)
     }
     block->is_freed = true;
     if (engine.current >= 0) {
-        unsigned thread = (unsigned)engine.current;
-        memory_forget(memory, block->size, &engine.threads[thread].now, thread);
+        memory_forget(memory, block->size, (unsigned)engine.current);
     }
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "model/memory.h"
 #include "os/os.h"
@@ -41,6 +42,7 @@ static const struct buffered *newest_buffered(const struct thread *self, unsigne
 static void perform_load(unsigned thread, struct step *step)
 {
     struct cell *cell = touch(thread, step->address, step->size, step->site->cell);
+    engine.threads[thread].has_loaded[index_of(cell)] = true;
     unsigned order = step->site->order_now;
     const struct buffered *own = newest_buffered(&engine.threads[thread], index_of(cell));
     unsigned newest = cell->count - 1u;
@@ -89,6 +91,7 @@ static void perform_modify(unsigned thread, struct step *step)
 static void perform_cas(unsigned thread, struct step *step)
 {
     struct cell *cell = touch(thread, step->address, step->size, step->site->cell);
+    engine.threads[thread].has_loaded[index_of(cell)] = true;
     unsigned newest = cell->count - 1u;
     unsigned oldest = oldest_readable(thread, cell, step->site->failure_now);
     unsigned options[HISTORY_MAX];
@@ -133,14 +136,19 @@ static unsigned others_writes(const struct thread *self)
     return engine.writes - self->own_writes;
 }
 
-/* Waiting by spinning ends some time: after a hint the thread sees what is there now. */
+/* Waiting by spinning ends some time: after a hint the thread sees what is there now of the cells
+ * that it has been looking at.  (A loop that gives up after some turns cannot be modelled: the hint
+ * waits until somebody stores.) */
 static void perform_spin(unsigned thread)
 {
     struct thread *self = &engine.threads[thread];
     self->spin_seen = others_writes(self);
     for (unsigned i = 0; i < cell_count; i++) {
-        self->now.seen[i] = (uint8_t)(cells[i].count - 1);
+        if (self->has_loaded[i]) {
+            self->now.seen[i] = (uint8_t)(cells[i].count - 1);
+        }
     }
+    memset(self->has_loaded, false, sizeof(self->has_loaded));
     trace_step("spins");
 }
 

@@ -28,6 +28,7 @@ struct cell {
     uint8_t init_thread; /* NOBODY: before the threads */
     uint8_t size;
     uint8_t count;
+    bool is_mixed; /* some thread accesses bytes of it plainly */
 };
 
 extern struct cell cells[CELLS_MAX];
@@ -43,6 +44,8 @@ struct store *store_at(const struct cell *cell, unsigned index);
 struct cell *find_cell(void *address, unsigned size, const char *text);
 /* Every access of a thread to a cell passes here first. */
 struct cell *touch(unsigned thread, void *address, unsigned size, const char *text);
+/* A store before the cell is shared: whoever used it before must be ordered before. */
+void initialise_cell(unsigned thread, void *address, unsigned size, uint64_t value);
 uint64_t read_memory(const void *address, unsigned size);
 uint64_t truncate_word(uint64_t value, unsigned size);
 void join(struct view *into, const struct view *from);

@@ -14,8 +14,9 @@
  *   view  C11: every cell keeps its history; a load may return any store that the thread's view
  *         does not forbid.  Release/acquire, release sequences through read-modify-writes, SC
  *         fences and SC accesses (as in RC11).  Marked plain accesses are checked for data races.
- *         Not covered: load buffering, and stores that enter a cell's history in another order
- *         than they were executed in.
+ *         Not covered: load buffering; stores that enter a cell's history in another order than
+ *         they were executed in; and of SC accesses (not of SC fences) what RC11 allows beyond an
+ *         order that agrees with every read.
  *
  * Searches
  *   dfs     exhaustive, with sleep sets: one complete run for each class of equivalent orders. With
