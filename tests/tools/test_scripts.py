@@ -111,6 +111,14 @@ class Run(ScriptCase):
         self.assertEqual(self.run_tests("--all", "build", programs=programs)[1],
                          "2 passed, 0 failed, 1 skipped")
 
+    def test_stress_runs_its_own_list_and_shows_what_it_says(self):
+        self.write("build/stress_a", "#!/bin/sh\necho '# 7 items'; echo 'ok 1 - s'; echo 1..1\n",
+                   0o755)
+        self.write("build/stress.list", os.path.join(self.root, "build/stress_a") + "\n")
+        self.assertEqual(self.run_tests("--stress", "build", programs={"test_a": "exit 1"}),
+                         (0, "1 passed, 0 failed"))
+        self.assertIn("# 7 items\nok 1 - s\n", self.output)
+
     def test_scripts_are_skipped_where_python_is_missing(self):
         path = self.write_path("sh cat rm cp mkdir grep sed awk xargs basename dirname tail sort")
         self.assertEqual(self.run_tests("--all", "build", "test_b", programs={"test_b.py": "x"},
