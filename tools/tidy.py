@@ -25,7 +25,7 @@ COLUMNS_MAX = 100
 SOURCE_FOLDERS = ("src", "include", "tests", "bench", "examples", "tools")
 SOURCE_ENDINGS = (".c", ".h", ".S", ".py", ".sh")
 TOP_FOLDERS = SOURCE_FOLDERS + ("docs", "cmake", ".ci")
-NOT_OURS = (".git", "build", "__pycache__")
+NOT_OURS = (".git", "build", "target", "__pycache__")
 
 ATOMICS = "src/base/atomic.h"
 MODEL_ATOMICS = "tests/model/model_atomic.h"
@@ -107,7 +107,7 @@ class Tree:
 
     def build_files(self):
         for path in sorted(self.paths):
-            if path.endswith((".cmake", "CMakeLists.txt")):
+            if path.endswith((".cmake", "CMakeLists.txt", "/build.sh")):
                 yield self.file(path)
 
     def layers(self):
@@ -281,7 +281,7 @@ def check_marks(tree):
         stem = posixpath.basename(file.path).split(".")[0]
         for match in MARK.finditer(file.code):
             name, line = match.group(1), line_of(file.code, match.start())
-            if not re.fullmatch(rf'"(?:{layer_of(file.path)}|{stem})\.[a-z0-9_]+"', name):
+            if not re.fullmatch(rf'"(?:{layer_of(file.path)}|{stem})(?:\.[a-z0-9_]+)+"', name):
                 yield Finding(file.path, line, f'mark {name} must be of the form "{stem}.what"')
             if name in places:
                 yield Finding(file.path, line, f"mark {name} stands already at {places[name]}")
@@ -301,7 +301,7 @@ def check_lists(tree):
             listed.update((word, posixpath.join(file.folder, word)))
     for file in tree.under("src", "tests", "bench", "examples", endings=(".c", ".S")):
         if file.path not in listed:
-            yield Finding(file.path, 1, "named in no CMake list: it is not built")
+            yield Finding(file.path, 1, "named in no list: it is not built")
 
 
 # ---- names and paths in prose ------------------------------------------------------------------
