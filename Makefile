@@ -8,8 +8,9 @@
 JOBS ?= $(shell nproc)
 # How often `make hostile` runs the tests, each time with another seed.
 HOSTILE_RUNS ?= 3
-# What `make valgrind` runs; it is 20 to 50 times slower, so not everything.
-VALGRIND_TESTS ?= test_tap
+# What `make valgrind` runs: tests that neither count instructions nor ask the kernel for what
+# valgrind answers itself.
+VALGRIND_TESTS ?= test_tap test_alloc test_assert test_util test_cpu test_futex test_lock test_inject
 # What `make check-all` runs, in this order.
 CHECKS := test model stress asan tsan hostile clang aarch64 valgrind cov promises tidy lint format-check
 
