@@ -50,7 +50,7 @@ marks: ## the rare branches of the source, and how many tests reached each in th
 asan: ## under AddressSanitizer, LeakSanitizer and UBSan
 	@tools/setup.sh build
 	@$(call preset,asan)
-	@ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
+	@ASAN_OPTIONS=strict_string_checks=1 \
 		UBSAN_OPTIONS=print_stacktrace=1 WEFT_TEST_TIME=5 tests/run.sh build/asan
 
 tsan: ## under ThreadSanitizer
