@@ -174,6 +174,12 @@ class Sizes(TidyCase):
 
 
 class Atomics(TidyCase):
+    def test_sc_accesses_are_left_to_fences(self):
+        for use in ("wf_load_seq_cst", "wf_store_seq_cst", "wf_cas_seq_cst",
+                    "wf_fetch_add_seq_cst"):
+            self.expect_after("src/base/a.c", f"int a = {use}(x);", 3,
+                              f"{use}: order by wf_fence_seq_cst, which the model covers")
+
     def test_memory_orders_stand_in_one_header(self):
         for use, what in (("int a = memory_order_acquire;", "memory_order_acquire"),
                           ("__atomic_store_n(p, 1, 5);", "__atomic_store_n"),
