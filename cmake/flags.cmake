@@ -4,7 +4,13 @@ target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
 target_compile_options(weft_flags INTERFACE
   -Wall -Wextra -Werror -Wconversion -Wsign-conversion -Wshadow -Wundef -Wvla -Wpointer-arith
   -Wcast-qual -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wformat=2
-  -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fno-common -fvisibility=hidden -fstack-clash-protection -fno-omit-frame-pointer)
+  -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fno-common -fvisibility=hidden -fstack-clash-protection)
+
+# Frame pointers are for debuggers and profilers.  In a release they cost 2 ns of a 14 ns push and
+# pop of the deque, whose fence waits for every store before it.
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_compile_options(weft_flags INTERFACE -fno-omit-frame-pointer)
+endif()
 
 if(WEFT_TEST_AIDS)
   target_compile_definitions(weft_flags INTERFACE WF_TEST_AIDS WF_SLOW_ASSERT)

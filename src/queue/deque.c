@@ -145,29 +145,26 @@ struct wf_node *wf_deque_pop(struct wf_deque *deque)
     }
     struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer); /* relaxed: ours */
     bottom--;
+    /* relaxed: our own store.  Read before the fence, behind which every load would wait. */
+    struct wf_node *item = wf_load_relaxed(slot_at(buffer, bottom));
     wf_store_release(&deque->bottom, bottom); /* (D1): a thief may read this bottom instead */
     WF_JITTER();
     /* (D3) either a thief sees the lowered bottom, or we see its raised top. */
     wf_fence_seq_cst();
     top = wf_load_relaxed(&deque->top);
-    struct wf_node *item = NULL;
     wf_deque_diff left = items_between(top, bottom);
-    if (left >= 0) {
-        item = wf_load_relaxed(slot_at(buffer, bottom)); /* relaxed: our own store */
-    }
     if (left <= 0) {
         /* The last item, or none: thieves compete for it at top, so must we.  relaxed: the CAS
          * decides by the one order of top's changes and publishes nothing. */
-        if (left == 0 && !wf_cas_relaxed(&deque->top, &top, (wf_deque_pos)(top + 1))) {
-            WF_REACHED("deque.pop_lost_last");
-            item = NULL;
-        }
+        bool is_won = left == 0 && wf_cas_relaxed(&deque->top, &top, (wf_deque_pos)(top + 1));
         /* relaxed: behind the fence, which lends it the release that (D1) asks for. */
         wf_store_relaxed(&deque->bottom, (wf_deque_pos)(bottom + 1));
+        if (!is_won) {
+            WF_REACHED("deque.pop_lost_last");
+            return NULL;
+        }
     }
-    if (item != NULL) {
-        wf_counter_add(&deque->counters.popped, 1);
-    }
+    wf_counter_add(&deque->counters.popped, 1);
     return item;
 }
 
