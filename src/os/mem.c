@@ -4,10 +4,16 @@
  * while they rest in a cache, and for everything too large for the heap.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "os/os.h"
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102 /* newer than the headers of most C libraries */
+#endif
 
 size_t wf_page_size(void)
 {
@@ -53,4 +59,74 @@ int wf_memory_protect(void *memory, size_t size)
         return -ENOMEM;
     }
     return mprotect(memory, size, PROT_NONE) == 0 ? 0 : -errno;
+}
+
+int wf_memory_guard(void *memory, size_t size)
+{
+    if (WF_FAULT("madvise_guard")) {
+        return -EINVAL;
+    }
+    return madvise(memory, size, MADV_GUARD_INSTALL) == 0 ? 0 : -errno;
+}
+
+/* Asks the kernel to write something small there: unlike an access, it cannot harm us. */
+static bool is_writable(void *memory)
+{
+    return syscall(SYS_rt_sigpending, memory, sizeof(uint64_t)) == 0;
+}
+
+bool wf_memory_can_guard(void)
+{
+    const size_t size = wf_page_size();
+    void *page = NULL;
+    if (wf_memory_map(&page, size) != 0) {
+        return false;
+    }
+    bool is_guarded = wf_memory_guard(page, size) == 0 && !is_writable(page);
+    (void)wf_memory_unmap(page, size); /* a whole mapping: at worst it stays */
+    return is_guarded;
+}
+
+int wf_memory_keep_small(void *memory, size_t size)
+{
+    if (WF_FAULT("madvise_nohugepage")) {
+        return -EINVAL;
+    }
+    return madvise(memory, size, MADV_NOHUGEPAGE) == 0 ? 0 : -errno;
+}
+
+int wf_memory_touched(const void *memory, size_t size, unsigned char *pages)
+{
+    if (WF_FAULT("mincore")) {
+        return -EAGAIN;
+    }
+    /* The kernel does not write to the range, which the C library's prototype does not say. */
+    if (mincore((void *)(uintptr_t)memory, size, pages) != 0) {
+        return -errno;
+    }
+    const size_t count = (size + wf_page_size() - 1) / wf_page_size();
+    for (size_t i = 0; i < count; i++) {
+        pages[i] &= 1; /* the other bits are reserved */
+    }
+    return 0;
+}
+
+size_t wf_mapping_count_max(void)
+{
+    enum { USUAL = 65530 };
+    char text[32];
+    int fd = WF_FAULT("open") ? -1 : open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return USUAL;
+    }
+    ssize_t length = read(fd, text, sizeof(text) - 1);
+    (void)close(fd); /* nothing was written */
+    uint64_t number = 0;
+    if (length > 0) {
+        text[text[length - 1] == '\n' ? length - 1 : length] = '\0';
+        if (wf_parse_u64(text, 1, SIZE_MAX, &number) == 0) {
+            return (size_t)number;
+        }
+    }
+    return USUAL;
 }

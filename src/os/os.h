@@ -124,8 +124,25 @@ int wf_memory_map(void **out, size_t size);
 int wf_memory_unmap(void *memory, size_t size);
 /* [any]  Gives the pages back to the kernel; they read as zero afterwards. */
 int wf_memory_discard(void *memory, size_t size);
-/* [any]  Makes the pages fault on any access. */
+/* [any]  Makes the pages fault on any access.  Costs up to two mappings, of which a process has
+ * wf_mapping_count_max().  -ENOMEM: that would be one too many, or nothing is mapped there. */
 int wf_memory_protect(void *memory, size_t size);
+/* [any]  The same without a mapping of its own, by a note in the page table (Linux 6.13); what the
+ * pages held is lost.  They stay as they are through wf_memory_discard, until they are unmapped.
+ * -EINVAL: the kernel does not know it, or the pages are locked into memory. */
+int wf_memory_guard(void *memory, size_t size);
+/* [any]  True when wf_memory_guard works.  Tried on a page, because emulators answer 0 to advice
+ * that they do not know. */
+bool wf_memory_can_guard(void);
+/* [any]  Forbids huge pages, which would give memory to pages nobody touched.  -EINVAL: the kernel
+ * has none. */
+int wf_memory_keep_small(void *memory, size_t size);
+/* [any]  Sets pages[i] to 1 where page i of `memory` has memory behind it, else to 0.  -ENOMEM:
+ * something in between is not mapped. */
+int wf_memory_touched(const void *memory, size_t size, unsigned char *pages);
+/* [any]  Mappings that the kernel allows a process (vm.max_map_count), or its usual number when it
+ * does not tell. */
+size_t wf_mapping_count_max(void);
 /* [any]  Bytes. */
 size_t wf_page_size(void);
 

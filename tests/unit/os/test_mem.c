@@ -123,6 +123,62 @@ static void a_protected_page_faults_on_read_and_write(void)
     CHECK_EQ(wf_memory_unmap(memory, 3 * wf_page_size()), 0);
 }
 
+/* Where the kernel has it.  Under an emulator that ignores the advice nothing faults, and the
+ * question whether it works has to be answered with no. */
+static void a_guarded_page_faults_without_a_mapping_of_its_own(void)
+{
+    void *memory;
+    CHECK_EQ(wf_memory_map(&memory, 3 * wf_page_size()), 0);
+    memset(memory, 0xa5, 3 * wf_page_size());
+    const bool is_known = wf_memory_guard(page_of(memory, 1), wf_page_size()) == 0;
+    const bool is_guarded = is_known && is_faulting(page_of(memory, 1), false);
+    CHECK_EQ(wf_memory_can_guard(), is_guarded);
+    if (!is_guarded) {
+        tap_skip("this kernel has no MADV_GUARD_INSTALL");
+    }
+    CHECK(is_faulting(page_of(memory, 1), true));
+    CHECK(is_faulting(page_of(memory, 2) - 1, true));
+    check_all_bytes(page_of(memory, 0), wf_page_size(), 0xa5);
+    check_all_bytes(page_of(memory, 2), wf_page_size(), 0xa5);
+    CHECK_EQ(wf_memory_discard(memory, 3 * wf_page_size()), 0);
+    CHECK(is_faulting(page_of(memory, 1), true));
+    CHECK(!is_faulting(page_of(memory, 2), true));
+    CHECK_EQ(wf_memory_unmap(memory, 3 * wf_page_size()), 0);
+}
+
+static void pages_are_touched_one_by_one(void)
+{
+    unsigned char pages[PAGES];
+    void *memory;
+    CHECK_EQ(wf_memory_map(&memory, PAGES * wf_page_size()), 0);
+    (void)wf_memory_keep_small(memory, PAGES * wf_page_size()); /* a kernel may have no large */
+    CHECK_EQ(wf_memory_touched(memory, PAGES * wf_page_size(), pages), 0);
+    check_all_bytes(pages, PAGES, 0);
+    *page_of(memory, 2) = 1;
+    *page_of(memory, PAGES - 1) = 1;
+    CHECK_EQ(wf_memory_touched(memory, PAGES * wf_page_size(), pages), 0);
+    for (size_t i = 0; i < PAGES; i++) {
+        CHECK_EQ(pages[i], i == 2 || i == PAGES - 1);
+    }
+    CHECK_EQ(wf_memory_discard(memory, PAGES * wf_page_size()), 0);
+    CHECK_EQ(wf_memory_touched(memory, PAGES * wf_page_size(), pages), 0);
+    check_all_bytes(pages, PAGES, 0);
+    CHECK_EQ(wf_memory_unmap(memory, PAGES * wf_page_size()), 0);
+    CHECK_EQ(wf_memory_touched(memory, PAGES * wf_page_size(), pages), -ENOMEM);
+}
+
+static void the_kernel_tells_how_many_mappings_it_allows(void)
+{
+    unsigned long expected = 0;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+    if (file == NULL) {
+        tap_skip("no /proc/sys here");
+    }
+    CHECK_EQ(fscanf(file, "%lu", &expected), 1); // NOLINT(cert-err34-c): the kernel wrote it
+    (void)fclose(file);
+    CHECK_EQ(wf_mapping_count_max(), expected);
+}
+
 static void what_is_no_page_of_ours_is_refused(void)
 {
     void *memory;
@@ -132,6 +188,7 @@ static void what_is_no_page_of_ours_is_refused(void)
     CHECK_EQ(wf_memory_unmap(memory, 0), -EINVAL);
     CHECK_EQ(wf_memory_discard(inside, 1), -EINVAL);
     CHECK_EQ(wf_memory_protect(inside, 1), -EINVAL);
+    CHECK_EQ(wf_memory_keep_small(inside, 1), -EINVAL);
     CHECK_EQ(wf_memory_unmap(memory, 2 * wf_page_size()), 0);
     CHECK_EQ(wf_memory_protect(memory, wf_page_size()), -ENOMEM); /* nothing is mapped there */
 }
@@ -154,6 +211,21 @@ static void every_failure_is_reported_and_changes_nothing(void)
     CHECK_EQ(wf_memory_protect(memory, 1), -ENOMEM);
     CHECK_EQ(*byte, 9);
     wf_fault_arm(1);
+    CHECK_EQ(wf_memory_guard(memory, 1), -EINVAL);
+    CHECK_EQ(*byte, 9);
+    wf_fault_arm(1);
+    CHECK_EQ(wf_memory_keep_small(memory, 1), -EINVAL);
+    unsigned char is_touched = 7;
+    wf_fault_arm(1);
+    CHECK_EQ(wf_memory_touched(memory, 1, &is_touched), -EAGAIN);
+    CHECK_EQ(is_touched, 7);
+    wf_fault_arm(1);
+    CHECK_EQ(wf_mapping_count_max(), 65530);
+    for (uint64_t nth = 1; nth <= 2; nth++) {
+        wf_fault_arm(nth);
+        CHECK(!wf_memory_can_guard());
+    }
+    wf_fault_arm(1);
     CHECK_EQ(wf_memory_unmap(memory, 1), -ENOMEM);
     CHECK_EQ(*byte, 9);
     CHECK_EQ(wf_memory_unmap(memory, 1), 0);
@@ -167,6 +239,9 @@ static const struct tap_test tests[] = {
     TAP_TEST(an_unmapped_page_faults_and_its_neighbours_do_not),
     TAP_TEST(discarded_pages_read_as_zero_and_the_others_keep),
     TAP_TEST(a_protected_page_faults_on_read_and_write),
+    TAP_TEST(a_guarded_page_faults_without_a_mapping_of_its_own),
+    TAP_TEST(pages_are_touched_one_by_one),
+    TAP_TEST(the_kernel_tells_how_many_mappings_it_allows),
     TAP_TEST(what_is_no_page_of_ours_is_refused),
 #ifdef WF_TEST_AIDS
     TAP_TEST(every_failure_is_reported_and_changes_nothing),
