@@ -106,7 +106,7 @@ tidy: ## layers, sizes, includes, atomics, names in documents (tools/tidy.py)
 lint: ## clang-tidy with .clang-tidy
 	@tools/setup.sh build lint
 	@mkdir -p build; cmake --preset clang >build/clang.log 2>&1 || { cat build/clang.log; exit 1; }
-	@sed -n 's/^ *"file": "\([^"]*\)".*/\1/p' build/clang/compile_commands.json | sort -u | \
+	@sed -n 's/^ *"file": "\([^"]*\.c\)".*/\1/p' build/clang/compile_commands.json | sort -u | \
 		xargs -P $(JOBS) -n 1 clang-tidy-14 -p build/clang --quiet 2>build/lint.log
 
 format: ## lays out every source file with clang-format
