@@ -48,6 +48,11 @@ weft_test(test_mpsc tests/unit/queue/test_mpsc.c)
 weft_test(test_ring tests/unit/queue/test_ring.c)
 weft_test(test_idle tests/unit/sched/test_idle.c)
 
+weft_test(test_fiber tests/unit/fiber/test_fiber.c)
+target_link_libraries(test_fiber PRIVATE m) # rounding modes
+weft_test(test_migrate tests/unit/fiber/test_migrate.c)
+weft_test(test_stack tests/unit/fiber/test_stack.c)
+
 weft_stress(stress_queue tests/stress/stress_queue.c tests/ledger.c)
 
 weft_test_script(tests/tools/test_promises.py)

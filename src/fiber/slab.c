@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fiber/slab.c - one mapping with many stacks, and the guards between them.
+ *
+ *     memory                                                          memory + bytes
+ *     | guard | stack 0      | guard | stack 1      | ... | guard | stack n     |
+ *              low       high
+ *
+ * Stacks grow down, so the guard of a stack is the page below it.  Three kinds, tried in this
+ * order: a note in the page table costs no mapping, but the kernel must be new; a page without
+ * access rights costs two mappings, and a process has only so many, of which we take half at most;
+ * a canary costs nothing, stops nobody, and tells of an overflow when it is over.
+ *
+ * Rejected: one mapping a stack (a million would be 15 times what the kernel allows); a stack that
+ * grows by copying (pointers into it would break); segmented stacks (all code would have to be
+ * compiled for them); guards as large as the stack (address space is free, page tables are not).
+ */
+#include <errno.h>
+
+#include "fiber/fiber.h"
+
+/* [any: add]  Mappings spent on guards, by all pools of the process. */
+static WF_ATOMIC(size_t) guard_mappings;
+
+enum {
+    MAPPINGS_PER_GUARD = 2, /* the guard, and the stack that it parts from the one below */
+};
+
+static unsigned class_count(unsigned class_index)
+{
+    size_t count = WF_SLAB_BYTES / wf_stack_class_size(class_index);
+    if (count > WF_SLAB_STACKS_MAX) {
+        return WF_SLAB_STACKS_MAX;
+    }
+    return count > 0 ? (unsigned)count : 1;
+}
+
+size_t wf_slab_bytes(unsigned class_index)
+{
+    return class_count(class_index) * (wf_stack_class_size(class_index) + wf_page_size());
+}
+
+/* ---- guards -------------------------------------------------------------------------------- */
+
+static char *guard_of(const struct wf_stack *stack)
+{
+    return stack->low - wf_page_size();
+}
+
+static int guard_by_mapping(struct wf_stack_pool *pool, struct wf_stack *stack)
+{
+    /* relaxed: a count; whoever goes over the limit takes its share back. */
+    size_t used = wf_fetch_add_relaxed(&guard_mappings, MAPPINGS_PER_GUARD);
+    int rc = -ENOMEM;
+    if (used + MAPPINGS_PER_GUARD <= pool->options.guard_mappings_max) {
+        rc = wf_memory_protect(guard_of(stack), wf_page_size());
+    }
+    if (rc != 0) {
+        (void)wf_fetch_sub_relaxed(&guard_mappings, MAPPINGS_PER_GUARD);
+    }
+    return rc;
+}
+
+/* The kind that worked.  Without a choice: that one, or its error. */
+static int guard_put(struct wf_stack_pool *pool, struct wf_stack *stack)
+{
+    const bool is_choice = pool->options.guard == WF_GUARD_BEST;
+    uint32_t kind = wf_load_relaxed(&pool->guard); /* relaxed: a hint, each kind can fail */
+    if (kind == WF_GUARD_NOTE) {
+        int rc = wf_memory_guard(guard_of(stack), wf_page_size());
+        if (rc != 0 && (rc == -ENOMEM || !is_choice)) {
+            return rc;
+        }
+        if (rc != 0) { /* all memory of the process is locked: mlockall */
+            WF_REACHED("slab.note_refused");
+            kind = WF_GUARD_MAPPING;
+            wf_store_relaxed(&pool->guard, kind); /* relaxed: as above */
+        }
+    }
+    if (kind == WF_GUARD_MAPPING) {
+        int rc = guard_by_mapping(pool, stack);
+        if (rc != 0 && !is_choice) {
+            return rc;
+        }
+        if (rc != 0) {
+            WF_REACHED("slab.mapping_refused");
+            kind = WF_GUARD_CANARY; /* for this one: mappings may come free again */
+        }
+    }
+    stack->guard = (enum wf_guard)kind;
+    return 0;
+}
+
+/* ---- canaries ------------------------------------------------------------------------------ */
+
+enum {
+    CANARY_WORDS = WF_CANARY_BYTES / sizeof(uint64_t),
+};
+
+/* Differs from word to word, so that no copy of a part of the stack looks like it. */
+static uint64_t canary_word(const uint64_t *word)
+{
+    return (uint64_t)(uintptr_t)word * 0x9e3779b97f4a7c15u;
+}
+
+static uint64_t *canary_of(const struct wf_stack *stack)
+{
+    return (uint64_t *)(void *)(stack->low - WF_CANARY_BYTES);
+}
+
+void wf_canary_put(struct wf_stack *stack)
+{
+    if (stack->guard != WF_GUARD_CANARY || stack->has_canary) {
+        return;
+    }
+    uint64_t *words = canary_of(stack);
+    for (size_t i = 0; i < CANARY_WORDS; i++) {
+        words[i] = canary_word(&words[i]);
+    }
+    stack->has_canary = true;
+}
+
+bool wf_canary_is_intact(const struct wf_stack *stack)
+{
+    if (stack->guard != WF_GUARD_CANARY || !stack->has_canary) {
+        return true;
+    }
+    const uint64_t *words = canary_of(stack);
+    uint64_t difference = 0;
+    for (size_t i = 0; i < CANARY_WORDS; i++) {
+        difference |= words[i] ^ canary_word(&words[i]);
+    }
+    return difference == 0;
+}
+
+/* ---- slabs --------------------------------------------------------------------------------- */
+
+/* Takes guards and notices back; the mapping itself is the caller's. */
+static void forget_stacks(struct wf_slab *slab, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        wf_notice_stack_gone(&slab->stacks[i]);
+        if (slab->stacks[i].guard == WF_GUARD_MAPPING) {
+            (void)wf_fetch_sub_relaxed(&guard_mappings, MAPPINGS_PER_GUARD); /* relaxed: a count */
+        }
+    }
+}
+
+static int fill(struct wf_stack_pool *pool, struct wf_slab *slab)
+{
+    for (unsigned i = 0; i < slab->count; i++) {
+        struct wf_stack *stack = &slab->stacks[i];
+        stack->low = slab->memory + i * slab->stride + wf_page_size();
+        stack->size = wf_stack_class_size(slab->class_index);
+        stack->slab = slab;
+        stack->color = (size_t)(i % WF_STACK_COLORS) * WF_CACHE_LINE;
+        int rc = guard_put(pool, stack);
+        if (rc != 0) {
+            forget_stacks(slab, i);
+            return rc;
+        }
+        wf_notice_stack_new(stack);
+    }
+    return 0;
+}
+
+int wf_slab_new(struct wf_stack_pool *pool, unsigned class_index, struct wf_slab **out)
+{
+    const unsigned count = class_count(class_index);
+    struct wf_slab *slab = wf_alloc_zeroed(1, sizeof(*slab) + count * sizeof(slab->stacks[0]));
+    if (slab == NULL) {
+        return -ENOMEM;
+    }
+    slab->pool = pool;
+    slab->bytes = wf_slab_bytes(class_index);
+    slab->stride = wf_stack_class_size(class_index) + wf_page_size();
+    slab->class_index = class_index;
+    slab->count = count;
+    slab->free = wf_slab_all(slab);
+    wf_list_init(&slab->link);
+    wf_list_init(&slab->dirty_link);
+
+    void *memory;
+    int rc = wf_memory_map(&memory, slab->bytes);
+    if (rc != 0) {
+        goto free_slab;
+    }
+    slab->memory = memory;
+    /* Or the first touch of a stack could bring in the neighbours' pages; if the kernel has no huge
+     * pages, so much the better. */
+    (void)wf_memory_keep_small(memory, slab->bytes);
+    rc = fill(pool, slab);
+    if (rc != 0) {
+        goto unmap;
+    }
+    wf_slab_list_add(slab);
+    *out = slab;
+    return 0;
+
+unmap:
+    (void)wf_memory_unmap(memory, slab->bytes); /* as in wf_slab_free */
+free_slab:
+    wf_free(slab);
+    return rc;
+}
+
+void wf_slab_free(struct wf_slab *slab)
+{
+    if (slab == NULL) {
+        return;
+    }
+    wf_slab_list_remove(slab);
+    forget_stacks(slab, slab->count);
+    /* The kernel refuses only to cut a larger mapping in two when it has too many already: then the
+     * address space is lost, but not the memory. */
+    if (wf_memory_unmap(slab->memory, slab->bytes) != 0) {
+        WF_REACHED("slab.unmap_refused");
+        (void)wf_memory_discard(slab->memory, slab->bytes);
+    }
+    wf_free(slab);
+}
+
+/* Neighbours in one call: it takes the kernel about as long for one stack as for all. */
+void wf_slab_discard(struct wf_slab *slab, uint64_t stacks)
+{
+    while (stacks != 0) {
+        const unsigned from = (unsigned)__builtin_ctzll(stacks);
+        const uint64_t run = stacks >> from;
+        const unsigned length = run == UINT64_MAX ? 64 : (unsigned)__builtin_ctzll(~run);
+        /* Guards stay.  When it fails (memory is locked) the stacks keep what they have. */
+        if (wf_memory_discard(slab->memory + from * slab->stride, length * slab->stride) == 0) {
+            for (unsigned i = from; i < from + length; i++) {
+                slab->stacks[i].has_canary = false;
+            }
+        }
+        stacks &= from + length == 64 ? 0 : UINT64_MAX << (from + length);
+    }
+}
+
+/* ---- depth --------------------------------------------------------------------------------- */
+
+int wf_stack_depth(const struct wf_stack *stack, size_t *out)
+{
+    enum { PAGES = 256 };
+    unsigned char is_touched[PAGES];
+    const size_t page_size = wf_page_size();
+    for (size_t offset = 0; offset < stack->size; offset += PAGES * page_size) {
+        const size_t left = stack->size - offset;
+        const size_t bytes = left < PAGES * page_size ? left : PAGES * page_size;
+        int rc = wf_memory_touched(stack->low + offset, bytes, is_touched);
+        if (rc != 0) {
+            return rc;
+        }
+        for (size_t i = 0; i < bytes / page_size; i++) {
+            if (is_touched[i] != 0) {
+                *out = left - i * page_size;
+                return 0;
+            }
+        }
+    }
+    *out = 0;
+    return 0;
+}

@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   stacks have their size and their guard, whichever it is; they are used again, go back to
+ *         the kernel after a burst, and no failure loses any.
+ * Method: each kind of guard is forced in turn; accesses that must fault are made in children;
+ *         memory is counted by the kernel; every call that can fail is made to fail.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "aids.h"
+#include "fiber_aids.h"
+#include "marks.h"
+
+static struct wf_stack_pool pool;
+static struct wf_stack_cache cache;
+
+static void start(const struct wf_stack_options *options)
+{
+    CHECK_EQ(wf_stack_pool_init(&pool, options), 0);
+    wf_stack_cache_init(&cache, &pool);
+}
+
+static void stop(void)
+{
+    wf_stack_cache_done(&cache);
+    wf_stack_pool_done(&pool);
+}
+
+static struct wf_stack *get(size_t size)
+{
+    struct wf_stack *stack = NULL;
+    CHECK_EQ(wf_stack_get(&cache, size, &stack), 0);
+    CHECK(stack != NULL);
+    return stack;
+}
+
+static struct wf_stack_stats stats(void)
+{
+    struct wf_stack_stats now;
+    wf_stack_pool_stats(&pool, &now);
+    return now;
+}
+
+/* A list of `count` stacks, each with its highest byte touched. */
+static struct wf_stack *get_many(size_t count, size_t size)
+{
+    struct wf_stack *list = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct wf_stack *stack = get(size);
+        wf_stack_high(stack)[-1] = 1;
+        stack->next = list;
+        list = stack;
+    }
+    return list;
+}
+
+static void put_all(struct wf_stack *list)
+{
+    while (list != NULL) {
+        struct wf_stack *stack = list;
+        list = stack->next;
+        wf_stack_put(&cache, stack);
+    }
+}
+
+/* ---- sizes --------------------------------------------------------------------------------- */
+
+static void a_stack_has_the_size_that_was_asked_for(void)
+{
+    start(NULL);
+    for (size_t size = WF_STACK_SIZE_MIN; size <= WF_STACK_SIZE_MAX; size *= 2) {
+        const size_t sizes[] = {size, size - 1, size + 1};
+        for (int i = 0; i < 3; i++) {
+            if (sizes[i] < WF_STACK_SIZE_MIN || sizes[i] > WF_STACK_SIZE_MAX) {
+                continue;
+            }
+            struct wf_stack *stack = get(sizes[i]);
+            CHECK(stack->size >= sizes[i]);
+            CHECK(stack->size < 2 * sizes[i] || stack->size == wf_page_size());
+            CHECK(wf_is_power_of_two(stack->size));
+            CHECK_EQ((uintptr_t)stack->low % wf_page_size(), 0);
+            stack->low[0] = 1;
+            wf_stack_high(stack)[-1] = 1;
+            wf_stack_put(&cache, stack);
+        }
+    }
+    struct wf_stack *stack = get(0);
+    CHECK_EQ(stack->size, WF_STACK_SIZE_DEFAULT * WF_STACK_SCALE);
+    wf_stack_put(&cache, stack);
+    stop();
+}
+
+static void bad_sizes_are_refused(void)
+{
+    const size_t sizes[] = {1, WF_STACK_SIZE_MIN - 1, WF_STACK_SIZE_MAX + 1, SIZE_MAX};
+    struct wf_stack *const untouched = (struct wf_stack *)(void *)&pool;
+    start(NULL);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct wf_stack *stack = untouched;
+        CHECK_EQ(wf_stack_get(&cache, sizes[i], &stack), -EINVAL);
+        CHECK(stack == untouched);
+    }
+    CHECK_EQ(stats().slabs, 0);
+    stop();
+    CHECK_EQ(wf_stack_pool_init(&pool, &(struct wf_stack_options){.guard = WF_GUARD_KINDS}),
+             -EINVAL);
+}
+
+/* ---- guards -------------------------------------------------------------------------------- */
+
+static volatile char *byte_to_write;
+
+static void write_byte(void)
+{
+    (void)signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would end the child otherwise */
+    *byte_to_write = 1;
+}
+
+static bool is_faulting(char *byte)
+{
+    char text[1024];
+    byte_to_write = byte;
+    int status = tap_run_child(write_byte, text, sizeof(text));
+    CHECK(WIFEXITED(status) || WTERMSIG(status) == SIGSEGV);
+    return WIFSIGNALED(status);
+}
+
+static void check_guard(enum wf_guard guard)
+{
+    start(&(struct wf_stack_options){.guard = guard});
+    struct wf_stack *first = get(0);
+    struct wf_stack *second = get(0);
+    struct wf_stack *above = first->low > second->low ? first : second;
+    CHECK_EQ(above->guard, guard);
+    CHECK_EQ(stats().guards[guard], stats().stacks);
+    memset(above->low, 0xa5, above->size); /* all of it is ours */
+    CHECK(is_faulting(above->low - 1));
+    CHECK(is_faulting(above->low - wf_page_size()));
+    CHECK(!is_faulting(above->low - wf_page_size() - 1)); /* the next stack */
+    CHECK(!is_faulting(wf_stack_high(above) - 1));
+    wf_stack_put(&cache, first);
+    wf_stack_put(&cache, second);
+    stop();
+}
+
+static void a_note_in_the_page_table_guards(void)
+{
+    if (!wf_memory_can_guard()) {
+        CHECK_EQ(wf_stack_pool_init(&pool, &(struct wf_stack_options){.guard = WF_GUARD_NOTE}),
+                 -EINVAL);
+        tap_skip("this kernel has no MADV_GUARD_INSTALL");
+    }
+    check_guard(WF_GUARD_NOTE);
+}
+
+static void a_page_without_rights_guards(void)
+{
+    check_guard(WF_GUARD_MAPPING);
+}
+
+static void the_best_guard_is_taken_and_told(void)
+{
+    start(NULL);
+    struct wf_stack *stack = get(0);
+    const enum wf_guard best = wf_memory_can_guard() ? WF_GUARD_NOTE : WF_GUARD_MAPPING;
+    CHECK_EQ(stack->guard, best);
+    CHECK_EQ(stats().guards[best], stats().stacks);
+    CHECK(is_faulting(stack->low - 1));
+    wf_stack_put(&cache, stack);
+    stop();
+}
+
+static size_t damaged_offset; /* from the low end downwards */
+
+static void damage_a_canary(void)
+{
+    start(&(struct wf_stack_options){.guard = WF_GUARD_CANARY});
+    struct wf_stack *stack = get(0);
+    stack->low[-(ptrdiff_t)damaged_offset] ^= 1;
+    wf_stack_put(&cache, stack);
+}
+
+static void a_canary_tells_of_an_overflow(void)
+{
+    const size_t offsets[] = {1, 8, 9, 1000, WF_CANARY_BYTES};
+    char text[1024];
+    for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+        damaged_offset = offsets[i];
+        int status = tap_run_child(damage_a_canary, text, sizeof(text));
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+        CHECK(strstr(text, "wf_canary_is_intact") != NULL);
+    }
+}
+
+static void a_canary_is_quiet_while_all_is_well(void)
+{
+    start(&(struct wf_stack_options){.guard = WF_GUARD_CANARY});
+    for (int round = 0; round < 3; round++) {
+        struct wf_stack *list = get_many(200, 0);
+        for (struct wf_stack *stack = list; stack != NULL; stack = stack->next) {
+            CHECK_EQ(stack->guard, WF_GUARD_CANARY);
+            memset(stack->low, 0xa5, stack->size);
+        }
+        put_all(list);
+        wf_stack_cache_done(&cache);
+        (void)wf_stack_pool_trim(&pool); /* the pattern goes as well, and comes again */
+    }
+    stop();
+}
+
+/* Two mappings for each of the ten first stacks, and no more. */
+static void beyond_the_limit_of_mappings_canaries_are_used(void)
+{
+    struct wf_stack_options options = {.guard_mappings_max = 20};
+    if (wf_memory_can_guard()) {
+        options.guard = WF_GUARD_MAPPING;
+        start(&options);
+        struct wf_stack *stack = NULL;
+        CHECK_EQ(wf_stack_get(&cache, 0, &stack), -ENOMEM);
+        CHECK(stack == NULL);
+        CHECK_EQ(stats().mapped_bytes, 0);
+        stop();
+        options.guard = WF_GUARD_BEST;
+    }
+    start(&options);
+    wf_store_relaxed(&pool.guard, WF_GUARD_MAPPING); /* as on an older kernel */
+    put_all(get_many(1, 0));
+    CHECK_EQ(stats().guards[WF_GUARD_MAPPING], 10);
+    CHECK_EQ(stats().guards[WF_GUARD_CANARY], stats().stacks - 10);
+    check_reached("slab.mapping_refused");
+    stop();
+    start(&options); /* the ten were given back */
+    wf_store_relaxed(&pool.guard, WF_GUARD_MAPPING);
+    put_all(get_many(1, 0));
+    CHECK_EQ(stats().guards[WF_GUARD_MAPPING], 10);
+    stop();
+}
+
+#ifdef WF_TEST_AIDS
+static void where_notes_are_refused_mappings_are_used(void)
+{
+    start(NULL);
+    if (!wf_memory_can_guard()) {
+        tap_skip("this kernel has no MADV_GUARD_INSTALL");
+    }
+    wf_fault_arm(4); /* alloc, mmap, no huge pages, and now the first guard */
+    struct wf_stack *stack = get(0);
+    const char *what = NULL;
+    CHECK(wf_fault_hit(&what));
+    CHECK_STR(what, "madvise_guard");
+    check_reached("slab.note_refused");
+    CHECK_EQ(stats().guards[WF_GUARD_MAPPING], stats().stacks);
+    CHECK(is_faulting(stack->low - 1));
+    wf_stack_put(&cache, stack);
+    stop();
+}
+#endif
+
+/* ---- reuse --------------------------------------------------------------------------------- */
+
+static void the_stack_that_came_last_goes_first(void)
+{
+    start(NULL);
+    struct wf_stack *a = get(0);
+    struct wf_stack *b = get(0);
+    wf_stack_put(&cache, b);
+    wf_stack_put(&cache, a);
+    if (WF_STACK_CACHE_MAX > 1) {
+        CHECK(get(0) == a);
+        CHECK(get(0) == b);
+        wf_stack_put(&cache, a);
+        wf_stack_put(&cache, b);
+    }
+    stop();
+}
+
+static void the_cache_exchanges_batches_with_the_pool(void)
+{
+    enum { MANY = 100 };
+    start(NULL);
+    struct wf_stack *list = get_many(1, 0);
+    const struct wf_stack_stats first = stats();
+    CHECK_EQ(first.slabs, 1);
+    CHECK_EQ(first.free + wf_stack_cache_count(&cache) + 1, first.stacks);
+    if (WF_STACK_CACHE_MAX > 0) {
+        CHECK(wf_stack_cache_count(&cache) > 0);
+    }
+    put_all(list);
+    list = get_many(MANY, 0);
+    CHECK(stats().stacks >= MANY);
+    CHECK_EQ(stats().free + wf_stack_cache_count(&cache) + MANY, stats().stacks);
+    put_all(list);
+    CHECK(wf_stack_cache_count(&cache) <= WF_STACK_CACHE_MAX);
+    CHECK_EQ(stats().free + wf_stack_cache_count(&cache), stats().stacks);
+    CHECK(stats().dirty + wf_stack_cache_count(&cache) >= MANY);
+    wf_stack_cache_done(&cache);
+    CHECK_EQ(wf_stack_cache_count(&cache), 0);
+    CHECK_EQ(stats().free, stats().stacks);
+    stop();
+}
+
+static void a_stack_can_come_back_through_another_cache(void)
+{
+    struct wf_stack_cache other;
+    start(NULL);
+    wf_stack_cache_init(&other, &pool);
+    for (int i = 0; i < 1000; i++) {
+        wf_stack_put(&other, get(0));
+    }
+    CHECK(stats().stacks <= (size_t)2 * WF_SLAB_STACKS_MAX); /* they went round */
+    wf_stack_cache_done(&other);
+    stop();
+}
+
+static void put_twice(void)
+{
+    start(NULL);
+    struct wf_stack *stack = get(0);
+    wf_stack_put(&cache, stack);
+    wf_stack_cache_done(&cache);
+    wf_stack_put(&cache, stack);
+    wf_stack_cache_done(&cache);
+}
+
+static void leave_one_out(void)
+{
+    start(NULL);
+    (void)get(0);
+    stop();
+}
+
+static void stacks_that_are_lost_or_come_twice_are_noticed(void)
+{
+    char text[1024];
+    int status = tap_run_child(put_twice, text, sizeof(text));
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    CHECK(strstr(text, "slab->free & stacks") != NULL);
+    status = tap_run_child(leave_one_out, text, sizeof(text));
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    CHECK(strstr(text, "pool->slabs == 0") != NULL);
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static size_t resident_bytes(void)
+{
+    unsigned long all = 0;
+    unsigned long resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL);
+    CHECK_EQ(fscanf(file, "%lu %lu", &all, &resident), 2); // NOLINT(cert-err34-c): the kernel's
+    (void)fclose(file);
+    return resident * wf_page_size();
+}
+
+/* Sanitizers keep notes about the memory in memory. */
+#ifdef WF_SWITCH_NOTICED
+enum { IS_COUNT_EXACT = 0 };
+#else
+enum { IS_COUNT_EXACT = 1 };
+#endif
+
+static size_t mapping_count(void)
+{
+    size_t count = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    CHECK(file != NULL);
+    for (int c; (c = getc(file)) != EOF;) {
+        count += c == '\n' ? 1 : 0;
+    }
+    (void)fclose(file);
+    return count;
+}
+
+static void the_depth_of_a_stack_is_what_was_touched(void)
+{
+    size_t depth = 1;
+    start(NULL);
+    struct wf_stack *stack = get((size_t)8 << 20); /* more than the kernel is asked for at once */
+    CHECK_EQ(wf_stack_depth(stack, &depth), 0);
+    CHECK_EQ(depth, 0);
+    wf_stack_high(stack)[-1] = 1;
+    CHECK_EQ(wf_stack_depth(stack, &depth), 0);
+    CHECK_EQ(depth, wf_page_size());
+    wf_stack_high(stack)[-3 * (ptrdiff_t)wf_page_size()] = 1;
+    CHECK_EQ(wf_stack_depth(stack, &depth), 0);
+    CHECK_EQ(depth, 3 * wf_page_size());
+    stack->low[stack->size / 2 - 1] = 1;
+    CHECK_EQ(wf_stack_depth(stack, &depth), 0);
+    CHECK_EQ(depth, stack->size / 2 + wf_page_size());
+    stack->low[0] = 1;
+    CHECK_EQ(wf_stack_depth(stack, &depth), 0);
+    CHECK_EQ(depth, stack->size);
+    wf_stack_put(&cache, stack);
+    stop();
+}
+
+enum { BURST = 20000 };
+
+/* A million of them are in the stress test. */
+static void many_stacks_cost_a_page_each_and_few_mappings(void)
+{
+    start(NULL);
+    const size_t bytes_before = resident_bytes();
+    const size_t mappings_before = mapping_count();
+    const enum wf_guard best = wf_memory_can_guard() ? WF_GUARD_NOTE : WF_GUARD_MAPPING;
+    struct wf_stack *list = get_many(BURST, WF_STACK_SIZE_MIN);
+    const size_t bytes = resident_bytes() - bytes_before;
+    CHECK(bytes >= BURST * wf_page_size());
+    CHECK(bytes < 2 * wf_page_size() * BURST || !IS_COUNT_EXACT);
+    if (best == WF_GUARD_NOTE) {
+        CHECK(mapping_count() - mappings_before <= stats().slabs || !IS_COUNT_EXACT);
+        CHECK_EQ(stats().guards[WF_GUARD_NOTE], stats().stacks);
+    }
+    CHECK(mapping_count() < wf_mapping_count_max());
+    put_all(list);
+    stop();
+}
+
+static void after_a_burst_slabs_go_back(void)
+{
+    start(NULL);
+    const size_t bytes_before = resident_bytes();
+    struct wf_stack *list = get_many(BURST, WF_STACK_SIZE_DEFAULT);
+    const size_t grown = resident_bytes() - bytes_before;
+    put_all(list);
+    const size_t kept = WF_STACK_FREE_BYTES_MAX / WF_STACK_SIZE_DEFAULT;
+    CHECK(stats().stacks <= kept + WF_SLAB_STACKS_MAX);
+    CHECK(stats().unmapped >= BURST - kept - (size_t)2 * WF_SLAB_STACKS_MAX);
+    CHECK(resident_bytes() - bytes_before < grown / 4 || !IS_COUNT_EXACT);
+    stop();
+}
+
+/* One stack of each slab stays in use, so no slab is ever wholly free. */
+static void after_a_burst_memory_of_free_stacks_goes_back(void)
+{
+    struct wf_stack *kept = NULL;
+    struct wf_slab *slab_before = NULL;
+    start(NULL);
+    const size_t bytes_before = resident_bytes();
+    struct wf_stack *list = get_many(BURST, WF_STACK_SIZE_DEFAULT);
+    const size_t grown = resident_bytes() - bytes_before;
+    while (list != NULL) {
+        struct wf_stack *stack = list;
+        list = stack->next;
+        if (stack->slab != slab_before) {
+            slab_before = stack->slab;
+            stack->next = kept;
+            kept = stack;
+        } else {
+            wf_stack_put(&cache, stack);
+        }
+    }
+    CHECK_EQ(stats().unmapped, 0);
+    CHECK(stats().discarded > 0);
+    CHECK(stats().dirty <= WF_STACK_FREE_BYTES_MAX / WF_STACK_SIZE_DEFAULT);
+    CHECK(resident_bytes() - bytes_before < grown / 4 || !IS_COUNT_EXACT);
+    for (struct wf_stack *stack = kept; stack != NULL; stack = stack->next) {
+        CHECK_EQ(wf_stack_high(stack)[-1], 1); /* and nobody else's */
+    }
+    list = get_many(BURST / 2, WF_STACK_SIZE_DEFAULT); /* can be used again */
+    put_all(list);
+    put_all(kept);
+    stop();
+}
+
+static void trim_gives_everything_back(void)
+{
+    start(NULL);
+    put_all(get_many(300, 0));
+    put_all(get_many(3, WF_STACK_SIZE_MAX));
+    wf_stack_cache_done(&cache);
+    CHECK(stats().mapped_bytes > 0);
+    CHECK(wf_stack_pool_trim(&pool));
+    CHECK(!wf_stack_pool_trim(&pool));
+    CHECK_EQ(stats().mapped_bytes, 0);
+    CHECK_EQ(stats().slabs, 0);
+    CHECK_EQ(stats().stacks, 0);
+    CHECK_EQ(stats().free, 0);
+    CHECK_EQ(stats().dirty, 0);
+    stop();
+}
+
+static void a_limit_of_mapped_bytes_is_kept(void)
+{
+    const size_t limit = (size_t)10 << 20;
+    struct wf_stack *list = NULL;
+    struct wf_stack *stack = NULL;
+    start(&(struct wf_stack_options){.mapped_bytes_max = limit});
+    int rc;
+    while ((rc = wf_stack_get(&cache, 0, &stack)) == 0) {
+        CHECK(stats().mapped_bytes <= limit);
+        stack->next = list;
+        list = stack;
+    }
+    CHECK_EQ(rc, -ENOMEM);
+    CHECK(list != NULL);
+    check_reached("stack.limit");
+    struct wf_stack *other = NULL;
+    CHECK_EQ(wf_stack_get(&cache, (size_t)4 << 20, &other), -ENOMEM);
+    CHECK(other == NULL);
+    put_all(list);
+    wf_stack_cache_done(&cache);
+    other = get((size_t)4 << 20); /* what the first size has in reserve makes room for this one */
+    check_reached("stack.tried_again");
+    CHECK(stats().mapped_bytes <= limit);
+    wf_stack_put(&cache, other);
+    stop();
+}
+
+/* ---- which stack --------------------------------------------------------------------------- */
+
+static bool is_of(const void *address, const struct wf_stack *stack, void *user, bool is_guard)
+{
+    struct wf_stack_place place;
+    return wf_stack_find(address, &place) && place.low == stack->low && place.size == stack->size &&
+           place.user == user && place.is_guard == is_guard;
+}
+
+static void an_address_tells_its_stack(void)
+{
+    int user;
+    start(NULL);
+    struct wf_stack *small = get(WF_STACK_SIZE_MIN);
+    struct wf_stack *stack = get(0);
+    wf_store_relaxed(&stack->user, &user);
+    CHECK(is_of(stack->low, stack, &user, false));
+    CHECK(is_of(stack->low + stack->size / 2, stack, &user, false));
+    CHECK(is_of(wf_stack_high(stack) - 1, stack, &user, false));
+    CHECK(is_of(stack->low - 1, stack, &user, true));
+    CHECK(is_of(stack->low - wf_page_size(), stack, &user, true));
+    CHECK(is_of(small->low, small, NULL, false));
+    wf_stack_put(&cache, stack);
+    CHECK(is_of(stack->low, stack, NULL, false)); /* who used it has left */
+    wf_stack_put(&cache, small);
+    stop();
+}
+
+static void an_address_elsewhere_is_of_no_stack(void)
+{
+    struct wf_stack_place place;
+    start(NULL);
+    struct wf_stack *stack = get(0);
+    char *const low = stack->low;
+    CHECK(wf_stack_find(low, &place));
+    CHECK(!wf_stack_find(&place, &place));
+    CHECK(!wf_stack_find(NULL, &place));
+    CHECK(!wf_stack_find((void *)UINTPTR_MAX, &place));
+    wf_stack_put(&cache, stack);
+    stop();
+    CHECK(!wf_stack_find(low, &place));
+}
+
+/* ---- failures ------------------------------------------------------------------------------ */
+
+#ifdef WF_TEST_AIDS
+/* The first error, or 0. */
+static int use_everything(enum wf_guard guard)
+{
+    const size_t sizes[] = {0, WF_STACK_SIZE_MIN, (size_t)4 << 20};
+    struct wf_stack *list = NULL;
+    int rc = wf_stack_pool_init(&pool, &(struct wf_stack_options){.guard = guard});
+    if (rc != 0) {
+        return rc;
+    }
+    wf_stack_cache_init(&cache, &pool);
+    for (int i = 0; i < 3 && rc == 0; i++) {
+        struct wf_stack *stack = NULL;
+        rc = wf_stack_get(&cache, sizes[i], &stack);
+        CHECK((rc == 0) == (stack != NULL));
+        if (rc == 0) {
+            stack->next = list;
+            list = stack;
+        }
+    }
+    size_t depth = 0;
+    rc = rc == 0 ? wf_stack_depth(list, &depth) : rc;
+    struct wf_stack *one = list; /* keeps its slab, so that there is something to discard */
+    if (list != NULL) {
+        list = list->next;
+    }
+    put_all(list);
+    wf_stack_cache_done(&cache);
+    (void)wf_stack_pool_trim(&pool);
+    if (one != NULL) {
+        one->next = NULL;
+        put_all(one);
+    }
+    wf_stack_cache_done(&cache);
+    wf_stack_pool_done(&pool);
+    return rc;
+}
+
+/* Calls whose failure is made good and need not be told. */
+static bool is_harmless(const char *what)
+{
+    static const char *const names[] = {"madvise_nohugepage", "madvise", "munmap", "open"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(what, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_every_failure(enum wf_guard guard)
+{
+    const bool is_choice = guard == WF_GUARD_BEST;
+    const char *what = "";
+    uint64_t nth = 0;
+    while (what != NULL) {
+        struct wf_alloc_stats before;
+        struct wf_alloc_stats after;
+        wf_alloc_stats(&before);
+        wf_fault_arm(++nth);
+        int rc = use_everything(guard);
+        (void)wf_fault_hit(&what);
+        wf_fault_arm(0);
+        wf_alloc_stats(&after);
+        CHECK_EQ(after.allocated - before.allocated, after.freed - before.freed);
+        if (what == NULL || is_harmless(what)) {
+            CHECK_EQ(rc, 0);
+        } else {
+            /* With a choice of guards there may be another way, but not to do without memory. */
+            CHECK(rc < 0 || (is_choice && strcmp(what, "alloc") != 0));
+        }
+    }
+    CHECK(nth > 20);
+    check_reached("slab.unmap_refused");
+}
+
+static void every_failure_with_the_best_guard(void)
+{
+    check_every_failure(WF_GUARD_BEST);
+}
+
+static void every_failure_with_pages_without_rights(void)
+{
+    check_every_failure(WF_GUARD_MAPPING);
+}
+#endif
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_stack_has_the_size_that_was_asked_for),
+    TAP_TEST(bad_sizes_are_refused),
+    TAP_TEST(a_note_in_the_page_table_guards),
+    TAP_TEST(a_page_without_rights_guards),
+    TAP_TEST(the_best_guard_is_taken_and_told),
+    TAP_TEST(a_canary_tells_of_an_overflow),
+    TAP_TEST(a_canary_is_quiet_while_all_is_well),
+    TAP_TEST(beyond_the_limit_of_mappings_canaries_are_used),
+    TAP_TEST(the_stack_that_came_last_goes_first),
+    TAP_TEST(the_cache_exchanges_batches_with_the_pool),
+    TAP_TEST(a_stack_can_come_back_through_another_cache),
+    TAP_TEST(stacks_that_are_lost_or_come_twice_are_noticed),
+    TAP_TEST(the_depth_of_a_stack_is_what_was_touched),
+    TAP_TEST(many_stacks_cost_a_page_each_and_few_mappings),
+    TAP_TEST(after_a_burst_slabs_go_back),
+    TAP_TEST(after_a_burst_memory_of_free_stacks_goes_back),
+    TAP_TEST(trim_gives_everything_back),
+    TAP_TEST(a_limit_of_mapped_bytes_is_kept),
+    TAP_TEST(an_address_tells_its_stack),
+    TAP_TEST(an_address_elsewhere_is_of_no_stack),
+#ifdef WF_TEST_AIDS
+    TAP_TEST(where_notes_are_refused_mappings_are_used),
+    TAP_TEST(every_failure_with_the_best_guard),
+    TAP_TEST(every_failure_with_pages_without_rights),
+#endif
+};
+TAP_MAIN(tests)
