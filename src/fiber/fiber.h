@@ -30,9 +30,9 @@
  * Who synchronises with whom (the letters are the labels in the code):
  *
  *   edge  from                            to                            carries
- *   F1    slab.c  add: store first        find: load first, next        a slab's constant fields
- *   F2    slab.c  find: readers + 1       remove: load readers          one of both sees the other
- *   F3    slab.c  find: readers - 1       remove: load readers          the slab read before freed
+ *   F1    registry.c add: store first     find: load first, next        a slab's constant fields
+ *   F2    registry.c find: fence          remove: fence                 one of both sees the other
+ *   F3    registry.c find: readers - 1    remove: load readers          the slab read before freed
  *   L1    os/lock.c, the pool's lock      the same                      stacks and what they hold
  */
 #ifndef WF_FIBER_FIBER_H
@@ -305,6 +305,14 @@ struct wf_slab {
 
     struct wf_stack stacks[];
 };
+
+/* All slabs of the process, of whatever pool: a fault can happen on any stack.  See registry.c. */
+struct wf_slab_registry {
+    struct wf_lock lock;               /* writers only */
+    WF_ATOMIC(struct wf_slab *) first; /* [lock: write] [signal: read] */
+    WF_ATOMIC(uint32_t) readers;       /* [any: add] */
+};
+extern struct wf_slab_registry wf_slab_registry;
 
 /* Usable bytes of the stacks of a class. */
 static inline size_t wf_stack_class_size(unsigned class_index)

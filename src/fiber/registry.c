@@ -10,8 +10,8 @@
  *   remove  unlink, then wait until the count is 0 once: whoever came later cannot find the slab
  *
  * (F2) A reader counts itself before it reads a link; remove writes the link before it reads the
- * count.  In the one order of these four, all seq_cst, either remove sees the reader and waits, or
- * the reader sees that the slab is gone.
+ * count; each has a fence in between.  So either remove sees the reader and waits, or the reader
+ * sees that the slab is gone.
  *
  * A walk takes microseconds, and the only one who makes them is a handler, so waiting is a yield at
  * worst.  Rejected: a table of addresses (would have to grow under readers: the same problem), and
@@ -21,39 +21,42 @@
 
 #include "fiber/fiber.h"
 
-static struct wf_lock list_lock = {.rank = WF_RANK_SLAB_LIST}; /* writers only */
-static WF_ATOMIC(struct wf_slab *) first;                      /* [list lock: write] */
-static WF_ATOMIC(uint32_t) readers;                            /* [any: add] */
+struct wf_slab_registry wf_slab_registry = {.lock = {.rank = WF_RANK_SLAB_LIST}};
+
+static struct wf_slab_registry *const all = &wf_slab_registry;
 
 void wf_slab_list_add(struct wf_slab *slab)
 {
-    wf_lock_acquire(&list_lock);
-    struct wf_slab *next = wf_load_relaxed(&first); /* relaxed: written under the lock */
+    wf_lock_acquire(&all->lock);
+    struct wf_slab *next = wf_load_relaxed(&all->first); /* relaxed: written under the lock */
     slab->previous = NULL;
     wf_atomic_init(&slab->next, next);
     if (next != NULL) {
         next->previous = slab;
     }
-    wf_store_seq_cst(&first, slab); /* (F1) who sees the slab sees its fields */
-    wf_lock_release(&list_lock);
+    wf_store_release(&all->first, slab); /* (F1) who sees the slab sees its fields */
+    wf_lock_release(&all->lock);
 }
 
 void wf_slab_list_remove(struct wf_slab *slab)
 {
-    wf_lock_acquire(&list_lock);
+    wf_lock_acquire(&all->lock);
     struct wf_slab *next = wf_load_relaxed(&slab->next); /* relaxed: written under the lock */
     if (next != NULL) {
         next->previous = slab->previous;
     }
-    /* seq_cst: (F2), and (F1) for the slabs behind. */
     if (slab->previous != NULL) {
-        wf_store_seq_cst(&slab->previous->next, next);
+        /* relaxed: leads to older slabs than the one it stands in, which the reader knows by the
+         * way it came to that one. */
+        wf_store_relaxed(&slab->previous->next, next);
     } else {
-        wf_store_seq_cst(&first, next);
+        wf_store_release(&all->first, next); /* (F1) of the slabs behind */
     }
-    wf_lock_release(&list_lock);
+    wf_lock_release(&all->lock);
     WF_JITTER();
-    while (wf_load_seq_cst(&readers) != 0) { /* (F2), (F3); ends when the handlers have looked */
+    wf_fence_seq_cst(); /* (F2) */
+    while (wf_load_acquire(&all->readers) !=
+           0) { /* (F2), (F3); ends when the handlers have looked */
         WF_REACHED("registry.waited_for_reader");
         wf_spin_hint();
         (void)sched_yield();
@@ -80,17 +83,18 @@ static void place_of(const struct wf_slab *slab, uintptr_t address, struct wf_st
 bool wf_stack_find(const void *address, struct wf_stack_place *out)
 {
     bool is_found = false;
-    (void)wf_fetch_add_seq_cst(&readers, 1); /* (F2) */
+    (void)wf_fetch_add_relaxed(&all->readers, 1); /* relaxed: the fence orders it */
+    wf_fence_seq_cst();                           /* (F2) */
     WF_JITTER();
     /* Ends: slabs are added in front only. */
-    for (struct wf_slab *slab = wf_load_seq_cst(&first); slab != NULL && !is_found; /* (F1), (F2) */
-         slab = wf_load_seq_cst(&slab->next)) {
+    for (struct wf_slab *slab = wf_load_acquire(&all->first); slab != NULL && !is_found; /* (F1) */
+         slab = wf_load_relaxed(&slab->next)) { /* relaxed: see wf_slab_list_remove */
         WF_JITTER();
         is_found = is_within(slab, (uintptr_t)address);
         if (is_found) {
             place_of(slab, (uintptr_t)address, out);
         }
     }
-    (void)wf_fetch_sub_release(&readers, 1); /* (F3) */
+    (void)wf_fetch_sub_release(&all->readers, 1); /* (F3) */
     return is_found;
 }

@@ -42,7 +42,8 @@ enum model_verdict { MODEL_HOLDS, MODEL_FAILS };
 
 struct model_test {
     const char *name;
-    void (*setup)(void); /* before the threads, alone; may be NULL */
+    void (*setup)(void); /* before the threads, alone; resets everything: a run may be given up
+                          * at any step, whatever its statics held then; may be NULL */
     void (*threads[MODEL_THREADS_MAX])(void);
     const char *names[MODEL_THREADS_MAX]; /* for traces; NULL: T0, T1, ... */
     void (*check)(void);                  /* after all threads, alone; frees what is left */

@@ -80,8 +80,9 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
 #define MODEL_TYPE(cell) __typeof__((cell)->value)
 
 #define MODEL_ACCESS(name, kind, order, cell, v)                                                   \
-    model_access(MODEL_SITE(name, kind, #cell, order, MODEL_RELAXED), &(cell)->value,              \
-                 sizeof((cell)->value), MODEL_WORD((MODEL_TYPE(cell))(v)))
+    model_access(MODEL_SITE(name, kind, #cell, order, MODEL_RELAXED),                              \
+                 (void *)(uintptr_t) & (cell)->value, sizeof((cell)->value),                       \
+                 MODEL_WORD((MODEL_TYPE(cell))(v)))
 #define MODEL_READS(name, kind, order, cell, v)                                                    \
     ((MODEL_TYPE(cell))(uintptr_t)MODEL_ACCESS(name, kind, order, cell, v))
 #define MODEL_COMPARE(name, order, failure, cell, expected, v)                                     \
