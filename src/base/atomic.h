@@ -59,8 +59,8 @@
 
 /*
  * Strong compare-and-exchange: true when *expected was found and replaced, else *expected holds
- * what was found.  A failed one is a load: acquire where the name ends in _both, acq_rel or
- * seq_cst (a retry loop then goes by the value it was given), else relaxed.
+ * what was found.  A failed one is a relaxed load, or an acquire where the name ends in _both or
+ * seq_cst (a retry loop then goes by what stands behind the value it was given).
  */
 #define wf_cas_relaxed(cell, expected, v)                                                          \
     atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_relaxed, \
@@ -76,7 +76,7 @@
                                             memory_order_relaxed)
 #define wf_cas_acq_rel(cell, expected, v)                                                          \
     atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_acq_rel, \
-                                            memory_order_acquire)
+                                            memory_order_relaxed)
 #define wf_cas_seq_cst(cell, expected, v)                                                          \
     atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_seq_cst, \
                                             memory_order_acquire)

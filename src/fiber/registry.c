@@ -55,8 +55,8 @@ void wf_slab_list_remove(struct wf_slab *slab)
     wf_lock_release(&all->lock);
     WF_JITTER();
     wf_fence_seq_cst(); /* (F2) */
-    while (wf_load_acquire(&all->readers) !=
-           0) { /* (F2), (F3); ends when the handlers have looked */
+    /* (F2), (F3); ends when the handlers that came before have looked. */
+    while (wf_load_acquire(&all->readers) != 0) {
         WF_REACHED("registry.waited_for_reader");
         wf_spin_hint();
         (void)sched_yield();

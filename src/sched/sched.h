@@ -10,6 +10,9 @@
  *
  *   edge  from                           to                            carries
  *   S1    idle.c notify: fence           sleep: fence                  one of both sees the other
+ *   T1    state.c wake: CAS              park: CAS                     what the waker did before
+ *   T2    state.c park: CAS              wake: CAS                     the suspended task
+ *   T3    state.c complete, unref        the last unref                every use before the free
  */
 #ifndef WF_SCHED_SCHED_H
 #define WF_SCHED_SCHED_H
@@ -21,6 +24,77 @@
 
 #include "base/base.h"
 #include "os/os.h"
+
+/* ---- the state of a task ------------------------------------------------------------------- */
+
+/*
+ * One word:  | references 24 | shield 8 | flags 8 | lifecycle 8 | reserved 16 |
+ *
+ *              wake: queue it
+ *        +---------------------+      wake: set NOTIFIED
+ *        |                     v       +--+
+ *      IDLE                  ACTIVE <--+  |        complete
+ *        ^   park, if not      |  ^-------+ ----------------------> COMPLETE
+ *        +---- NOTIFIED -------+  park, if NOTIFIED: clears it, goes on
+ *
+ * ACTIVE is queued or running: to whoever wakes a task the two are the same, so a task that starts
+ * to run, or yields, does not touch the word.  (Which of them it is, is known by the worker.)
+ *
+ * Invariants:
+ *   I1  only the transition IDLE -> ACTIVE lets a task be queued: it is in one queue at the most
+ *   I2  NOTIFIED is set only while ACTIVE, and taken by the next park
+ *   I3  references never come back from 0; the last one to go frees the task
+ */
+struct wf_state {
+    WF_ATOMIC(uint64_t) word; /* [any: CAS] */
+};
+
+enum wf_lifecycle { WF_IDLE, WF_ACTIVE, WF_COMPLETE };
+
+/* What a snapshot of the word says. */
+struct wf_state_view {
+    enum wf_lifecycle lifecycle;
+    bool is_notified;
+    bool is_cancelled; /* asked for, perhaps behind a shield */
+    unsigned shields;
+    unsigned references;
+};
+
+enum wf_wake {
+    WF_WAKE_QUEUE, /* it was idle: the caller must queue it, nobody else will */
+    WF_WAKE_NOTED, /* it is active and will look again before it sleeps */
+    WF_WAKE_LATE,  /* it is complete */
+};
+
+/* Active, with so many references. */
+void wf_state_init(struct wf_state *state, unsigned references);
+
+/* [any]  Something happened that the task may wait for. */
+enum wf_wake wf_state_wake(struct wf_state *state);
+
+/* [owner: the worker that runs it, off its stack]  True: it is idle now and somebody else's as soon
+ * as it is woken.  False: it was woken meanwhile and goes on. */
+bool wf_state_park(struct wf_state *state);
+
+/* [owner]  The result is written; gives the run's reference back.  True: it was the last. */
+bool wf_state_complete(struct wf_state *state);
+
+/* [any, holding a reference]  -EOVERFLOW: 2^24 - 1 are out. */
+int wf_state_ref(struct wf_state *state);
+/* [any]  True: it was the last; the caller frees the task. */
+bool wf_state_unref(struct wf_state *state);
+
+/* [any]  Asks the task to end: it is woken, unless it stands behind a shield. */
+enum wf_wake wf_state_cancel(struct wf_state *state);
+
+/* [the task]  A shield more: cancelling takes effect only when all are gone.  -EOVERFLOW: 255. */
+int wf_state_shield(struct wf_state *state);
+/* [the task]  A shield less; -EINVAL: there is none. */
+int wf_state_unshield(struct wf_state *state);
+
+/* [any]  Asked to end, and no shield. */
+bool wf_state_is_cancelled(struct wf_state *state);
+void wf_state_read(struct wf_state *state, struct wf_state_view *out);
 
 /* ---- idle workers -------------------------------------------------------------------------- */
 

@@ -43,8 +43,8 @@ FAULTS = [
     }
     for (size_t left = count - count / 2; left > 0; left--) {""")),
     ("deque: the last item is popped without a CAS", "model_deque", "src/queue/deque.c",
-     ("if (left == 0 && !wf_cas_relaxed(&deque->top, &top, (wf_deque_pos)(top + 1))) {",
-      "if (left == 0 && (wf_store_relaxed(&deque->top, (wf_deque_pos)(top + 1)), false)) {")),
+     ("left == 0 && wf_cas_relaxed(&deque->top, &top, (wf_deque_pos)(top + 1));",
+      "left == 0 && (wf_store_relaxed(&deque->top, (wf_deque_pos)(top + 1)), true);")),
     ("deque: growth forgets the oldest item", "model_deque", "src/queue/deque.c",
      ("for (wf_deque_pos i = top; i != bottom; i++) {",
       "for (wf_deque_pos i = (wf_deque_pos)(top + 1); i != bottom; i++) {")),
@@ -92,6 +92,29 @@ FAULTS = [
       "    wf_counter_add(&inject->counters.popped, taken);")),
     ("inject: capacity is not counted with the batch", "model_inject", "src/queue/inject.c",
      ("chain->count > room_locked(inject)", "room_locked(inject) == SIZE_MAX")),
+    ("state: a wake leaves a notice that is set alone", "model_state", "src/sched/state.c",
+     ("        if (lifecycle_of(word) == WF_IDLE) {\n            next = with_lifecycle(word,",
+      "        if (lifecycle_of(word) == WF_ACTIVE && (word & NOTIFIED) != 0) {\n"
+      "            return WF_WAKE_NOTED;\n        }\n"
+      "        if (lifecycle_of(word) == WF_IDLE) {\n            next = with_lifecycle(word,")),
+    ("state: park by load and store", "model_state", "src/sched/state.c",
+     ("        if (wf_cas_acq_rel(&state->word, &word, next)) {\n            return !is_notified;",
+      "        if ((wf_store_release(&state->word, next), true)) {\n"
+      "            return !is_notified;")),
+    ("state: a cancel does not wake", "model_state", "src/sched/state.c",
+     ("        bool is_woken = (word & SHIELD_MASK) == 0;", "        bool is_woken = false;")),
+    ("state: a cancel breaks a shield", "model_state", "src/sched/state.c",
+     ("return (word & CANCELLED) != 0 && (word & SHIELD_MASK) == 0;",
+      "return (word & CANCELLED) != 0;")),
+    ("idle: no second look", "model_idle", "src/sched/idle.c",
+     ("    if (has_work(context) && withdraw(idle, worker)) {", "    if (false) {")),
+    ("idle: the bit is cleared without a look", "model_idle", "src/sched/idle.c",
+     ("    return (wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) & bit) != 0;",
+      "    (void)wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit);\n    return true;")),
+    ("idle: the last searcher tells nobody", "model_idle", "src/sched/idle.c",
+     ("    return before == 1;", "    return false;")),
+    ("registry: a slab is freed under its readers", "model_registry", "src/fiber/registry.c",
+     ("while (wf_load_acquire(&all->readers) != 0) {", "while (false) {")),
     ("lock: release wakes nobody", "model_lock", "src/os/lock.c",
      ("(void)wf_futex_wake(&lock->word, 1)", "(void)0")),
     ("lock: who slept takes it as held, not as slept on", "model_lock", "src/os/lock.c",
@@ -101,7 +124,10 @@ FAULTS = [
 ]
 SOURCES = {"model_deque": ["src/queue/deque.c"], "model_ring": ["src/queue/ring.c"],
            "model_mpsc": ["src/queue/mpsc.c"], "model_lock": ["src/os/lock.c"],
-           "model_inject": ["src/queue/inject.c", "src/os/lock.c"]}
+           "model_inject": ["src/queue/inject.c", "src/os/lock.c"],
+           "model_state": ["src/sched/state.c", "src/os/park.c"],
+           "model_idle": ["src/sched/idle.c", "src/os/park.c"],
+           "model_registry": ["src/fiber/registry.c", "src/os/lock.c"]}
 
 
 def run(command):

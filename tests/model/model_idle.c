@@ -15,6 +15,8 @@ enum { WORKERS = 2 };
 static struct wf_idle idle;
 static struct wf_parker parkers[WORKERS];
 static WF_ATOMIC(uint32_t) queued; /* pieces of work to be had */
+static WF_ATOMIC(uint32_t) begun;  /* long pieces under way */
+static uint32_t long_pieces;       /* a piece ends when so many have begun; 0: at once */
 static int taken[WORKERS];
 static int data;   /* plain: written before the first push, read by every taker */
 static int pieces; /* in this test */
@@ -26,6 +28,8 @@ static void start(void)
         wf_parker_init(&parkers[i]);
     }
     wf_store_relaxed(&queued, 0);
+    wf_store_relaxed(&begun, 0);
+    long_pieces = 0;
     taken[0] = taken[1] = 0;
     data = 0;
 }
@@ -40,6 +44,13 @@ static void start_two(void)
 {
     start();
     pieces = 2;
+}
+
+/* Two pieces of which neither ends before the other has begun: they need two workers. */
+static void start_two_long(void)
+{
+    start_two();
+    long_pieces = 2;
 }
 
 static void check_rest(unsigned workers)
@@ -87,6 +98,17 @@ static bool take(void)
     return false;
 }
 
+static void run_piece(void)
+{
+    if (long_pieces == 0) {
+        return;
+    }
+    (void)wf_fetch_add_relaxed(&begun, 1);
+    while (wf_load_relaxed(&begun) < long_pieces) {
+        wf_spin_hint();
+    }
+}
+
 /* A worker's loop, as the scheduler has it. */
 static void work(unsigned index, bool is_searching)
 {
@@ -106,6 +128,7 @@ static void work(unsigned index, bool is_searching)
                 notify();
             }
         }
+        run_piece();
     }
 }
 
@@ -181,6 +204,14 @@ static const struct model_test tests[] = {
      .threads = {worker_0, worker_1, push_two_at_once},
      .names = {"worker 0", "worker 1", "producer"},
      .bound = {4, 4, 2},
+     .check = check_two,
+     .may_rest = 1,
+     .is_slow = 1},
+    {.name = "two workers, two long pieces",
+     .setup = start_two_long,
+     .threads = {worker_0, worker_1, push_two_at_once},
+     .names = {"worker 0", "worker 1", "producer"},
+     .bound = {3, 3, 2},
      .check = check_two,
      .may_rest = 1,
      .is_slow = 1},

@@ -191,7 +191,6 @@ static bool receive_exchange_seq_cst(void)
     }
 
 FAILING_RECEIVER(receive_failed_cas_acquire_both, wf_cas_acquire_both)
-FAILING_RECEIVER(receive_failed_cas_acq_rel, wf_cas_acq_rel)
 FAILING_RECEIVER(receive_failed_cas_seq_cst, wf_cas_seq_cst)
 
 static void (*const senders[])(void) = {
@@ -221,7 +220,6 @@ static bool (*const receivers[])(void) = {
     receive_exchange_acq_rel,
     receive_exchange_seq_cst,
     receive_failed_cas_acquire_both,
-    receive_failed_cas_acq_rel,
     receive_failed_cas_seq_cst,
 };
 

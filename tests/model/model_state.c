@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   with src/sched/state.c a task that is woken runs again after the last wake, is queued
+ *         once at a time, is freed once and after every use, and a cancel is never lost, in every
+ *         order of steps under every memory model.
+ * Method: a worker runs one task that waits for news; wakers and cancellers bring some.  The queue
+ *         is a plain variable: two who queue at once, or one who queues what still runs, race.
+ *         Keeps S4.37, S4.38, S4.39; behaviours 10, 11.
+ */
+#include "model/model.h"
+#include "sched/sched.h"
+
+static struct wf_state *state;
+static struct wf_parker parker; /* of the worker */
+static struct wf_state *queue;  /* plain: the run queue, of one place */
+static int context;             /* plain: what a suspended task consists of */
+static WF_ATOMIC(int) news[2];  /* relaxed: the state word is to order them */
+static int gift;                /* plain: comes with the cancel */
+static int ran;
+
+static void start_with(unsigned references)
+{
+    state = wf_alloc(sizeof(*state));
+    wf_state_init(state, references);
+    wf_parker_init(&parker);
+    queue = NULL;
+    context = 0;
+    wf_store_relaxed(&news[0], 0);
+    wf_store_relaxed(&news[1], 0);
+    gift = 0;
+    ran = 0;
+}
+
+static void start(void)
+{
+    start_with(1);
+}
+
+static void start_shared(void)
+{
+    start_with(2);
+}
+
+static void start_three(void)
+{
+    start_with(3);
+}
+
+static void free_state(void)
+{
+    wf_free(state);
+}
+
+static void check_freed(void)
+{
+    MODEL_REQUIRE(state == NULL);
+}
+
+/* Whoever is told to, and nobody else, puts the task into the queue. */
+static void act(enum wf_wake wake)
+{
+    if (wake == WF_WAKE_QUEUE) {
+        MODEL_REQUIRE(wf_plain_load(&queue) == NULL); /* I1 */
+        wf_plain_store(&queue, state);
+        wf_plain_store(&context, wf_plain_load(&context) + 1); /* it is whole, and ours: T2 */
+        wf_parker_unpark(&parker);
+    }
+}
+
+/* The worker: suspends the task, parks it, and waits until somebody queues it. */
+static void suspend(void)
+{
+    wf_plain_store(&context, wf_plain_load(&context) + 1);
+    if (wf_state_park(state)) {
+        (void)wf_parker_park(&parker, WF_FOREVER);
+        MODEL_REQUIRE(wf_plain_load(&queue) == state);
+        wf_plain_store(&queue, (struct wf_state *)NULL);
+        wf_plain_store(&context, wf_plain_load(&context) + 1);
+    }
+    ran++;
+}
+
+static void wait_for_one(void)
+{
+    while (wf_load_relaxed(&news[0]) == 0) {
+        suspend();
+    }
+}
+
+static void wait_for_two(void)
+{
+    while (wf_load_relaxed(&news[0]) == 0 || wf_load_relaxed(&news[1]) == 0) {
+        suspend();
+    }
+}
+
+static void wake_first(void)
+{
+    wf_store_relaxed(&news[0], 1);
+    act(wf_state_wake(state));
+}
+
+static void wake_second(void)
+{
+    wf_store_relaxed(&news[1], 1);
+    act(wf_state_wake(state));
+}
+
+static void wake_twice(void)
+{
+    wake_first();
+    wake_second();
+}
+
+static void wait_for_cancel(void)
+{
+    while (!wf_state_is_cancelled(state)) {
+        suspend();
+    }
+    MODEL_REQUIRE(wf_plain_load(&gift) == 1);
+}
+
+static void cancel(void)
+{
+    wf_plain_store(&gift, 1);
+    act(wf_state_cancel(state));
+}
+
+/* Behind a shield a cancel wakes nobody; when the shield is gone it is there. */
+static void wait_behind_a_shield(void)
+{
+    MODEL_REQUIRE(wf_state_shield(state) == 0);
+    wait_for_one();
+    MODEL_REQUIRE(!wf_state_is_cancelled(state));
+    MODEL_REQUIRE(wf_state_unshield(state) == 0);
+    wait_for_cancel();
+}
+
+static void cancel_then_wake(void)
+{
+    cancel();
+    wake_first();
+}
+
+/* ---- references ---------------------------------------------------------------------------- */
+
+static void release(bool is_last)
+{
+    if (is_last) {
+        wf_free(state);
+        state = NULL;
+    }
+}
+
+static void run_and_complete(void)
+{
+    wf_plain_store(&context, 7); /* the result */
+    release(wf_state_complete(state));
+}
+
+static void join_and_drop(void)
+{
+    struct wf_state_view view;
+    wf_state_read(state, &view);
+    if (view.lifecycle == WF_COMPLETE) {
+        MODEL_REQUIRE(wf_plain_load(&context) == 7);
+    }
+    release(wf_state_unref(state));
+}
+
+static void ref_and_drop_both(void)
+{
+    MODEL_REQUIRE(wf_state_ref(state) == 0);
+    release(wf_state_unref(state));
+    release(wf_state_unref(state));
+}
+
+static void wake_late_and_drop(void)
+{
+    enum wf_wake wake = wf_state_wake(state);
+    MODEL_REQUIRE(wake != WF_WAKE_QUEUE); /* it never was idle */
+    release(wf_state_unref(state));
+}
+
+static const struct model_test tests[] = {
+    {.name = "one wake",
+     .setup = start,
+     .threads = {wait_for_one, wake_first},
+     .names = {"worker", "waker"},
+     .check = free_state},
+    {.name = "one waker, twice",
+     .setup = start,
+     .threads = {wait_for_two, wake_twice},
+     .names = {"worker", "waker"},
+     .check = free_state},
+    {.name = "a cancel",
+     .setup = start,
+     .threads = {wait_for_cancel, cancel},
+     .names = {"worker", "canceller"},
+     .check = free_state},
+    {.name = "a cancel behind a shield",
+     .setup = start,
+     .threads = {wait_behind_a_shield, cancel_then_wake},
+     .names = {"worker", "canceller"},
+     .check = free_state},
+    {.name = "completion against the last handle",
+     .setup = start_shared,
+     .threads = {run_and_complete, join_and_drop},
+     .names = {"worker", "holder"},
+     .check = check_freed},
+    {.name = "two wakers",
+     .setup = start,
+     .threads = {wait_for_two, wake_first, wake_second},
+     .names = {"worker", "waker 1", "waker 2"},
+     .check = free_state},
+    {.name = "a wake against a cancel",
+     .setup = start,
+     .threads = {wait_for_cancel, cancel, wake_first},
+     .names = {"worker", "canceller", "waker"},
+     .check = free_state},
+    {.name = "three owners",
+     .setup = start_three,
+     .threads = {run_and_complete, ref_and_drop_both, wake_late_and_drop},
+     .names = {"worker", "holder", "waker"},
+     .check = check_freed},
+};
+
+int main(int argc, char **argv)
+{
+    static const struct model_suite suite = {"state", tests, MODEL_COUNT(tests),
+                                             NULL,    0,     "src/sched/state.c"};
+    return model_main(argc, argv, &suite);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   each transition of the state word does what its picture says, from every state, and
+ *         nothing else in the word changes with it.
+ * Method: a table of states and transitions by hand; the limits of each field; threads that wake
+ *         one task.  All orders of steps are exhausted in tests/model/model_state.c.
+ */
+#include <errno.h>
+#include <sched.h>
+
+#include "sched/sched.h"
+#include "tap.h"
+
+static struct wf_state_view view_of(struct wf_state *state)
+{
+    struct wf_state_view view;
+    wf_state_read(state, &view);
+    return view;
+}
+
+/* S4.35, S4.36: what a new task looks like. */
+static void a_task_begins_active_with_its_references(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 2);
+    struct wf_state_view view = view_of(&state);
+    CHECK_EQ(view.lifecycle, WF_ACTIVE);
+    CHECK(!view.is_notified);
+    CHECK(!view.is_cancelled);
+    CHECK_EQ(view.shields, 0);
+    CHECK_EQ(view.references, 2);
+}
+
+/* S4.37, behaviour 10 */
+static void a_wake_while_active_is_taken_by_the_next_park(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 1);
+    CHECK_EQ(wf_state_wake(&state), WF_WAKE_NOTED);
+    CHECK_EQ(wf_state_wake(&state), WF_WAKE_NOTED); /* twice is once */
+    CHECK(view_of(&state).is_notified);
+    CHECK(!wf_state_park(&state)); /* goes on */
+    CHECK_EQ(view_of(&state).lifecycle, WF_ACTIVE);
+    CHECK(!view_of(&state).is_notified);
+    CHECK(wf_state_park(&state));
+    CHECK_EQ(view_of(&state).lifecycle, WF_IDLE);
+}
+
+/* S4.37: exactly one of those who wake an idle task queues it. */
+static void only_the_first_wake_of_an_idle_task_queues_it(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 1);
+    CHECK(wf_state_park(&state));
+    CHECK_EQ(wf_state_wake(&state), WF_WAKE_QUEUE);
+    CHECK(!view_of(&state).is_notified); /* it is going to look anyway */
+    CHECK_EQ(wf_state_wake(&state), WF_WAKE_NOTED);
+}
+
+static void a_complete_task_is_neither_woken_nor_cancelled(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 2);
+    CHECK(!wf_state_complete(&state));
+    CHECK_EQ(view_of(&state).lifecycle, WF_COMPLETE);
+    CHECK_EQ(view_of(&state).references, 1);
+    CHECK_EQ(wf_state_wake(&state), WF_WAKE_LATE);
+    CHECK_EQ(wf_state_cancel(&state), WF_WAKE_LATE);
+    CHECK(!wf_state_is_cancelled(&state));
+    CHECK(wf_state_unref(&state));
+}
+
+/* S4.38 */
+static void the_last_reference_is_told_so(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 1);
+    CHECK_EQ(wf_state_ref(&state), 0);
+    CHECK_EQ(wf_state_ref(&state), 0);
+    CHECK(!wf_state_unref(&state));
+    CHECK(!wf_state_complete(&state));
+    CHECK(wf_state_unref(&state));
+
+    wf_state_init(&state, 1); /* detached: its end is the last */
+    CHECK(wf_state_complete(&state));
+}
+
+/* S4.38: 24 bits, and one too many is refused and changes nothing. */
+static void references_are_counted_up_to_their_limit(void)
+{
+    enum { MOST = (1 << 24) - 1 };
+    struct wf_state state;
+    wf_state_init(&state, MOST - 1);
+    CHECK_EQ(wf_state_shield(&state), 0);
+    CHECK_EQ(wf_state_ref(&state), 0);
+    CHECK_EQ(wf_state_ref(&state), -EOVERFLOW);
+    struct wf_state_view view = view_of(&state);
+    CHECK_EQ(view.references, MOST);
+    CHECK_EQ(view.shields, 1);
+    CHECK_EQ(view.lifecycle, WF_ACTIVE);
+}
+
+/* part of behaviour 32 */
+static void a_cancel_wakes_whatever_the_task_does(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 1);
+    CHECK_EQ(wf_state_cancel(&state), WF_WAKE_NOTED);
+    CHECK(wf_state_is_cancelled(&state));
+    CHECK(!wf_state_park(&state)); /* it looks before it sleeps */
+    CHECK(wf_state_park(&state));  /* but may sleep again: to clean up takes waiting */
+    CHECK_EQ(wf_state_cancel(&state), WF_WAKE_QUEUE);
+
+    wf_state_init(&state, 1);
+    CHECK(wf_state_park(&state));
+    CHECK_EQ(wf_state_cancel(&state), WF_WAKE_QUEUE);
+    CHECK(wf_state_is_cancelled(&state));
+}
+
+/* S4.39, part of behaviour 33 */
+static void behind_shields_a_cancel_waits_for_the_outermost_end(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 1);
+    CHECK_EQ(wf_state_shield(&state), 0);
+    CHECK_EQ(wf_state_shield(&state), 0);
+    CHECK(wf_state_park(&state));
+    CHECK_EQ(wf_state_cancel(&state), WF_WAKE_NOTED); /* sleeps on */
+    CHECK_EQ(view_of(&state).lifecycle, WF_IDLE);
+    CHECK_EQ(wf_state_wake(&state), WF_WAKE_QUEUE);
+    CHECK(!wf_state_is_cancelled(&state));
+    CHECK_EQ(wf_state_unshield(&state), 0);
+    CHECK(!wf_state_is_cancelled(&state));
+    CHECK_EQ(wf_state_unshield(&state), 0);
+    CHECK(wf_state_is_cancelled(&state));
+    CHECK_EQ(wf_state_unshield(&state), -EINVAL);
+}
+
+/* S4.39, part of behaviour 33: the 256th shield is refused, and does not leak into a neighbour. */
+static void shields_are_counted_up_to_their_limit(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 1);
+    for (int i = 0; i < 255; i++) {
+        CHECK_EQ(wf_state_shield(&state), 0);
+    }
+    CHECK_EQ(wf_state_shield(&state), -EOVERFLOW);
+    CHECK_EQ(view_of(&state).shields, 255);
+    CHECK_EQ(view_of(&state).references, 1);
+    for (int i = 0; i < 255; i++) {
+        CHECK_EQ(wf_state_unshield(&state), 0);
+    }
+    CHECK_EQ(view_of(&state).shields, 0);
+}
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+enum { WAKERS = 3, WAKES = 20000 };
+
+static struct wf_state task;
+static struct wf_parker worker;
+static uint64_t queued; /* plain: written by who was told to queue, read by the worker */
+static wf_atomic_u64 news;
+
+static void *wake(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < WAKES; i++) {
+        (void)wf_fetch_add_relaxed(&news, 1); /* relaxed: the state word orders it */
+        if (wf_state_wake(&task) == WF_WAKE_QUEUE) {
+            queued++;
+            wf_parker_unpark(&worker);
+        }
+    }
+    return NULL;
+}
+
+/* behaviour 11: the task looks at least once after the last wake, and is never queued twice. */
+static void a_storm_of_wakes_loses_none(void)
+{
+    pthread_t threads[WAKERS];
+    wf_state_init(&task, 1);
+    for (int i = 0; i < WAKERS; i++) {
+        CHECK_EQ(wf_thread_start(&threads[i], wake, NULL, NULL), 0);
+    }
+    uint64_t resumed = 0;
+    while (wf_load_relaxed(&news) < (uint64_t)WAKERS * WAKES) {
+        if (wf_state_park(&task)) {
+            CHECK_EQ(wf_parker_park(&worker, WF_FOREVER), 0);
+            resumed++;
+            CHECK_EQ(queued, resumed);
+        }
+    }
+    for (int i = 0; i < WAKERS; i++) {
+        CHECK_EQ(wf_thread_join(threads[i]), 0);
+    }
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_task_begins_active_with_its_references),
+    TAP_TEST(a_wake_while_active_is_taken_by_the_next_park),
+    TAP_TEST(only_the_first_wake_of_an_idle_task_queues_it),
+    TAP_TEST(a_complete_task_is_neither_woken_nor_cancelled),
+    TAP_TEST(the_last_reference_is_told_so),
+    TAP_TEST(references_are_counted_up_to_their_limit),
+    TAP_TEST(a_cancel_wakes_whatever_the_task_does),
+    TAP_TEST(behind_shields_a_cancel_waits_for_the_outermost_end),
+    TAP_TEST(shields_are_counted_up_to_their_limit),
+    TAP_TEST(a_storm_of_wakes_loses_none),
+};
+TAP_MAIN(tests)
