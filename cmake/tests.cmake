@@ -52,6 +52,7 @@ weft_test(test_state tests/unit/sched/test_state.c)
 weft_test(test_fiber tests/unit/fiber/test_fiber.c)
 target_link_libraries(test_fiber PRIVATE m) # rounding modes
 weft_test(test_migrate tests/unit/fiber/test_migrate.c)
+weft_test(test_overflow tests/unit/fiber/test_overflow.c)
 weft_test(test_stack tests/unit/fiber/test_stack.c)
 
 weft_stress(stress_queue tests/stress/stress_queue.c tests/ledger.c)

@@ -224,6 +224,7 @@ static inline struct wf_list *wf_list_pop_front(struct wf_list *head)
 /* A thread takes locks in rising rank only; os/lock.c checks it in builds with assertions. */
 enum wf_lock_rank {
     WF_RANK_INJECT = 10,     /* the global queue */
+    WF_RANK_OVERFLOW = 49,   /* the signal handlers of the process */
     WF_RANK_STACK_POOL = 50, /* free stacks */
     WF_RANK_SLAB_LIST = 51,  /* all slabs of the process */
 };

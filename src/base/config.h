@@ -111,8 +111,21 @@ typedef int64_t wf_deque_diff;
  * thousand tasks at a time ask the kernel for the same memory again and again. */
 #define WF_STACK_FREE_BYTES_MAX ((size_t)64 << 20)
 
+/* Bytes of guard below a stack, at least; a page if that is more.  Code compiled with
+ * -fstack-clash-protection touches a large frame in steps of this size, so that it cannot jump over
+ * the guard: a page on x86-64, but 64 KiB on AArch64, where pages may be as large. */
+#if defined(__aarch64__)
+#define WF_GUARD_BYTES_MIN ((size_t)64 << 10)
+#else
+#define WF_GUARD_BYTES_MIN ((size_t)4 << 10)
+#endif
+
 /* Bytes of pattern below a stack that has no better guard: as much as the smallest page. */
 #define WF_CANARY_BYTES 4096u
+
+/* Usable bytes of the stack on which a fault is handled: enough for a report, and for a handler of
+ * the program's that does not know that it runs here.  Only touched pages cost memory. */
+#define WF_SIGNAL_STACK_SIZE ((size_t)64 << 10)
 
 _Static_assert((WF_RING_CAPACITY & (WF_RING_CAPACITY - 1)) == 0, "ring index is masked");
 _Static_assert(WF_RING_CAPACITY >= 2, "half of the ring overflows");
@@ -126,6 +139,7 @@ _Static_assert((WF_STACK_SIZE_DEFAULT & (WF_STACK_SIZE_DEFAULT - 1)) == 0, "size
 _Static_assert(WF_STACK_SIZE_DEFAULT >= WF_STACK_SIZE_MIN, "the default is in range");
 _Static_assert(WF_STACK_SIZE_DEFAULT <= WF_STACK_SIZE_MAX / 4,
                "sanitizers need four times as much");
+_Static_assert(WF_CANARY_BYTES <= WF_GUARD_BYTES_MIN, "the canary is inside the guard");
 _Static_assert(WF_SLAB_STACKS_MAX <= 64, "a bit each in 64");
 _Static_assert(WF_INJECT_BATCH_MIN >= 1 && WF_INJECT_BATCH_MIN <= WF_INJECT_BATCH_MAX, "a range");
 

@@ -14,7 +14,7 @@
  *   fiber     a stack with saved registers; a thread's own stack is one too, so that any fiber can
  *             switch to any other
  *   switch    the running fiber is suspended, the other goes on where it was; a word travels along
- *   stack     usable bytes [low, low + size) with a guard page below
+ *   stack     usable bytes [low, low + size) with a guard below
  *   slab      one mapping of up to 64 stacks of one size
  *   pool      all slabs of a runtime, with a lock;  cache: a worker's few stacks, without
  *
@@ -85,8 +85,8 @@ static inline void *wf_of_thread(void *address)
 enum wf_guard {
     WF_GUARD_BEST,    /* in options: the best that works */
     WF_GUARD_NOTE,    /* a note in the page table; costs no mapping.  Linux 6.13 */
-    WF_GUARD_MAPPING, /* a page without access rights; two mappings a stack, so limited */
-    WF_GUARD_CANARY,  /* a page with a pattern, looked at when the stack comes back */
+    WF_GUARD_MAPPING, /* pages without access rights; two mappings a stack, so limited */
+    WF_GUARD_CANARY,  /* a pattern, looked at when the stack comes back */
     WF_GUARD_KINDS,
 };
 
@@ -120,6 +120,9 @@ static inline char *wf_stack_high(const struct wf_stack *stack)
  * memory was last given back to the kernel, whoever used it.  Asks the kernel; touches nothing.
  * -EAGAIN, -ENOMEM: it could not tell. */
 int wf_stack_depth(const struct wf_stack *stack, size_t *out);
+
+/* [any]  Bytes of the guard below each stack. */
+size_t wf_guard_size(void);
 
 struct wf_stack_options {
     enum wf_guard guard;       /* anything but WF_GUARD_BEST: this or an error */
@@ -203,7 +206,7 @@ void wf_stack_put(struct wf_stack_cache *cache, struct wf_stack *stack);
 
 /* What is at an address. */
 struct wf_stack_place {
-    char *low;     /* of the stack; its guard is the page below */
+    char *low;     /* of the stack; its guard ends here */
     size_t size;   /* usable bytes */
     void *user;    /* see struct wf_stack */
     bool is_guard; /* the address is in the guard, not in the usable part */
@@ -283,6 +286,42 @@ static inline void *wf_fiber_switch(struct wf_fiber *from, struct wf_fiber *to, 
  * the same; under TSan it is much cheaper. */
 _Noreturn void wf_fiber_switch_final(struct wf_fiber *from, struct wf_fiber *to, void *message);
 
+/* ---- overflow ------------------------------------------------------------------------------ */
+
+/* An access to the guard of a stack, or a canary that was found damaged. */
+struct wf_overflow {
+    const void *address; /* of the access; NULL: only traces of it were found */
+    const char *low;     /* of the stack whose guard it was */
+    size_t size;
+    void *user;    /* see struct wf_stack */
+    bool is_stray; /* the thread was not running on that stack: no overflow, but a wild pointer */
+};
+
+/* Tells the world, on the small stack of a signal handler, by async-signal-safe means. */
+typedef void (*wf_overflow_report_fn)(const struct wf_overflow *overflow);
+
+/*
+ * [any]  From now on a fault in a guard calls `report` and then aborts; every other fault is passed
+ * to the handler that was there before, or does what it would have done without.  Counted: the
+ * handlers stay until as many wf_overflow_remove.  -EBUSY: somebody else's report is installed.
+ */
+int wf_overflow_install(wf_overflow_report_fn report);
+void wf_overflow_remove(void);
+
+/* A thread's own stack for handlers; without one an overflow ends the process by SIGSEGV without a
+ * report.  Every field [owner]. */
+struct wf_signal_stack {
+    void *memory; /* NULL: the thread had one that is large enough */
+    size_t bytes;
+    void *old_low; /* the one it had */
+    size_t old_size;
+    int old_flags;
+};
+
+/* [owner]  For the calling thread; done in the same thread.  -ENOMEM. */
+int wf_signal_stack_init(struct wf_signal_stack *stack);
+void wf_signal_stack_done(struct wf_signal_stack *stack);
+
 /* ---- inside the layer ---------------------------------------------------------------------- */
 
 /* One mapping: count times a guard page and a stack.  A bit for each stack, the lowest first. */
@@ -339,6 +378,9 @@ void wf_slab_discard(struct wf_slab *slab, uint64_t stacks);
  * For other guards nothing, and true. */
 void wf_canary_put(struct wf_stack *stack);
 bool wf_canary_is_intact(const struct wf_stack *stack);
+
+/* overflow.c  Reports a stack whose canary is damaged, and ends the process. */
+_Noreturn void wf_overflow_found(const struct wf_stack *stack);
 
 /* registry.c  [any]  From add until remove has returned, wf_stack_find may look at the slab. */
 void wf_slab_list_add(struct wf_slab *slab);

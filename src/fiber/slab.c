@@ -6,9 +6,9 @@
  *     | guard | stack 0      | guard | stack 1      | ... | guard | stack n     |
  *              low       high
  *
- * Stacks grow down, so the guard of a stack is the page below it.  Three kinds, tried in this
- * order: a note in the page table costs no mapping, but the kernel must be new; a page without
- * access rights costs two mappings, and a process has only so many, of which we take half at most;
+ * Stacks grow down, so the guard of a stack is what is below it.  Three kinds, tried in this
+ * order: a note in the page table costs no mapping, but the kernel must be new; pages without
+ * access rights cost two mappings, and a process has only so many, of which we take half at most;
  * a canary costs nothing, stops nobody, and tells of an overflow when it is over.
  *
  * Rejected: one mapping a stack (a million would be 15 times what the kernel allows); a stack that
@@ -35,16 +35,22 @@ static unsigned class_count(unsigned class_index)
     return count > 0 ? (unsigned)count : 1;
 }
 
+size_t wf_guard_size(void)
+{
+    const size_t page_size = wf_page_size();
+    return page_size > WF_GUARD_BYTES_MIN ? page_size : WF_GUARD_BYTES_MIN;
+}
+
 size_t wf_slab_bytes(unsigned class_index)
 {
-    return class_count(class_index) * (wf_stack_class_size(class_index) + wf_page_size());
+    return class_count(class_index) * (wf_stack_class_size(class_index) + wf_guard_size());
 }
 
 /* ---- guards -------------------------------------------------------------------------------- */
 
 static char *guard_of(const struct wf_stack *stack)
 {
-    return stack->low - wf_page_size();
+    return stack->low - wf_guard_size();
 }
 
 static int guard_by_mapping(struct wf_stack_pool *pool, struct wf_stack *stack)
@@ -53,7 +59,7 @@ static int guard_by_mapping(struct wf_stack_pool *pool, struct wf_stack *stack)
     size_t used = wf_fetch_add_relaxed(&guard_mappings, MAPPINGS_PER_GUARD);
     int rc = -ENOMEM;
     if (used + MAPPINGS_PER_GUARD <= pool->options.guard_mappings_max) {
-        rc = wf_memory_protect(guard_of(stack), wf_page_size());
+        rc = wf_memory_protect(guard_of(stack), wf_guard_size());
     }
     if (rc != 0) {
         (void)wf_fetch_sub_relaxed(&guard_mappings, MAPPINGS_PER_GUARD);
@@ -67,7 +73,7 @@ static int guard_put(struct wf_stack_pool *pool, struct wf_stack *stack)
     const bool is_choice = pool->options.guard == WF_GUARD_BEST;
     uint32_t kind = wf_load_relaxed(&pool->guard); /* relaxed: a hint, each kind can fail */
     if (kind == WF_GUARD_NOTE) {
-        int rc = wf_memory_guard(guard_of(stack), wf_page_size());
+        int rc = wf_memory_guard(guard_of(stack), wf_guard_size());
         if (rc != 0 && (rc == -ENOMEM || !is_choice)) {
             return rc;
         }
@@ -150,7 +156,7 @@ static int fill(struct wf_stack_pool *pool, struct wf_slab *slab)
 {
     for (unsigned i = 0; i < slab->count; i++) {
         struct wf_stack *stack = &slab->stacks[i];
-        stack->low = slab->memory + i * slab->stride + wf_page_size();
+        stack->low = slab->memory + i * slab->stride + wf_guard_size();
         stack->size = wf_stack_class_size(slab->class_index);
         stack->slab = slab;
         stack->color = (size_t)(i % WF_STACK_COLORS) * WF_CACHE_LINE;
@@ -173,7 +179,7 @@ int wf_slab_new(struct wf_stack_pool *pool, unsigned class_index, struct wf_slab
     }
     slab->pool = pool;
     slab->bytes = wf_slab_bytes(class_index);
-    slab->stride = wf_stack_class_size(class_index) + wf_page_size();
+    slab->stride = wf_stack_class_size(class_index) + wf_guard_size();
     slab->class_index = class_index;
     slab->count = count;
     slab->free = wf_slab_all(slab);

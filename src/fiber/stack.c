@@ -354,7 +354,9 @@ int wf_stack_get(struct wf_stack_cache *cache, size_t size, struct wf_stack **ou
 void wf_stack_put(struct wf_stack_cache *cache, struct wf_stack *stack)
 {
     const unsigned index = stack->slab->class_index;
-    WEFT_CHECK(wf_canary_is_intact(stack));
+    if (!wf_canary_is_intact(stack)) {
+        wf_overflow_found(stack);
+    }
     wf_store_relaxed(&stack->user, NULL); /* relaxed: nobody asks about a free stack */
     wf_notice_stack_back(stack);
     stack->next = cache->classes[index].first;
