@@ -42,7 +42,7 @@ static unsigned cache_max(unsigned class_index)
 {
     size_t count = WF_STACK_CACHE_BYTES / wf_stack_class_size(class_index);
     count = count > 0 ? count : 1;
-    return count < WF_STACK_CACHE_MAX ? (unsigned)count : WF_STACK_CACHE_MAX;
+    return count > WF_STACK_CACHE_MAX ? WF_STACK_CACHE_MAX : (unsigned)count;
 }
 
 /* ---- the pool, locked ---------------------------------------------------------------------- */
