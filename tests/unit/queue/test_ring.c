@@ -458,16 +458,29 @@ static void check_scene(struct scene *scene, size_t kept)
     items_check_all_taken(items + THIEFS_OWN, kept);
 }
 
+/* Alone, to know how long it is in this build: sanitizers make an operation up to ten times as
+ * long. */
+static uint64_t steps_alone(size_t filled, step_fn op)
+{
+    static struct scene scene;
+    build_scene(&scene, filled, 0);
+    uint64_t steps = step_count(op, &scene);
+    check_scene(&scene, 0);
+    return steps;
+}
+
 /* With `filled` items in the ring and `kept` in the first thief's: `op` is stopped after each of
  * its instructions in turn, while `meanwhile` happens.  However they met, every item was taken
  * once.  Deep in an operation, where it only copies items one like the other, not every place is
- * tried. */
+ * tried.  Up to there it reads and decides, which is less than a whole steal that has nothing to
+ * copy; every place is tried for twice as long as that. */
 static void check_everywhere(size_t filled, size_t kept, step_fn op, step_fn meanwhile)
 {
-    enum { DENSE = 300, SPARSE_STEP = 61 };
+    enum { SPARSE_STEP = 61 };
     step_require();
+    const uint64_t dense = 2 * steps_alone(1, steal);
     bool is_inside = true;
-    for (uint64_t at = 1; is_inside; at += at < DENSE ? 1 : SPARSE_STEP) {
+    for (uint64_t at = 1; is_inside; at += at < dense ? 1 : SPARSE_STEP) {
         static struct scene scene;
         build_scene(&scene, filled, kept);
         is_inside = step_interrupt(at, op, meanwhile, &scene);
@@ -476,22 +489,12 @@ static void check_everywhere(size_t filled, size_t kept, step_fn op, step_fn mea
     }
 }
 
-/* Alone, to know how long it is. */
-static uint64_t stride_of(size_t filled, step_fn op)
-{
-    static struct scene scene;
-    build_scene(&scene, filled, 0);
-    uint64_t steps = step_count(op, &scene);
-    check_scene(&scene, 0);
-    return step_stride(steps);
-}
-
 /* Both are stopped, after each pair of their instructions. */
 static void check_every_pair(size_t filled, step_fn first, step_fn second)
 {
     step_require();
-    const uint64_t stride_first = stride_of(filled, first);
-    const uint64_t stride_second = stride_of(filled, second);
+    const uint64_t stride_first = step_stride(steps_alone(filled, first));
+    const uint64_t stride_second = step_stride(steps_alone(filled, second));
     struct step_meeting meeting = {.is_inside_first = true};
     for (uint64_t at_first = 1; meeting.is_inside_first; at_first += stride_first) {
         meeting.is_inside_second = true;
