@@ -7,13 +7,18 @@
 #     --stress  the long programs instead, one at a time, with their reports
 #     NAME      only test programs whose file name contains it
 # Environment: WEFT_TEST_WRAP  a command to run compiled tests under (an emulator, valgrind)
-# The last line is "N passed, N failed" (", N skipped" where any).  Exit status 0: none failed.
+# The last line is "N passed, N failed" (", N skipped" where any).  Exit status 0: none failed;
+# 1: some failed, or none passed; 2: nothing was run.
 set -u
+usage() {
+    echo "usage: tests/run.sh [--all | --stress] BUILD_DIR [NAME...]" >&2
+    exit 2
+}
 is_all=no
 list_name=tests.list
 jobs=2
 shown='^not ok' # a log with such a line is shown
-case $1 in
+case ${1-} in
 --all)
     is_all=yes
     shift ;;
@@ -23,11 +28,15 @@ case $1 in
     shown=.
     shift ;;
 esac
+case ${1-} in
+'' | -*) usage ;;
+esac
 build=$(cd "$1" && pwd) || exit 2
 shift
 logs=$build/logs
 rm -rf "$logs" && mkdir -p "$logs" || exit 2
 export WEFT_TEST_MARKS="$logs/marks"
+: >"$WEFT_TEST_MARKS"
 
 list=$logs/list
 if [ $is_all = yes ]; then
@@ -38,6 +47,10 @@ fi
 if [ $# -gt 0 ]; then
     for name in "$@"; do grep -- "/[^/]*$name[^/]*\$" "$list"; done | sort -u >"$list.named"
     list=$list.named
+fi
+if [ ! -s "$list" ]; then
+    echo "tests/run.sh: no test program of $build/$list_name matches${*:+ $*}" >&2
+    exit 2
 fi
 
 # Each program writes its own log.  One that ends without a plan line ("1..N"), ran another number
@@ -58,6 +71,7 @@ xargs -P $jobs -I PROGRAM sh -c '
     status=$?
     planned=$(sed -n "s/^1\.\.\([0-9]*\).*/\1/p" "$log" | tail -n 1)
     ran=$(grep -c -e "^ok " -e "^not ok " "$log")
+    skipped=$(grep -c "^ok .*# SKIP" "$log")
     if [ -z "$planned" ]; then
         echo "not ok - $name ended without a plan, status $status" >>"$log"
     elif [ "$planned" -ne "$ran" ]; then
@@ -69,12 +83,16 @@ xargs -P $jobs -I PROGRAM sh -c '
         cat "$log"
     elif grep -q "$3" "$log"; then
         grep -v "^ok " "$log"
+    elif [ "$skipped" -eq "$ran" ]; then
+        echo "skipped: $name"
     else
         echo "ok: $name, $ran tests"
     fi
 ' sh "$logs" PROGRAM "$shown" <"$list"
 
+# Only a full run says which marks are reached; what it says outlives shorter runs.
 if [ $is_all = yes ] && [ $# -eq 0 ]; then
+    cp "$WEFT_TEST_MARKS" "$build/marks" || exit 2
     "$(dirname "$0")/marks.sh" "$build" >"$logs/marks.tap" || cat "$logs/marks.tap"
 fi
 

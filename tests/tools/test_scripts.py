@@ -55,7 +55,8 @@ class Run(ScriptCase):
         self.write("build/tests.list", "".join(f"{path}\n" for path in paths))
         run = self.call("tests/run.sh", *args, **environment)
         self.output = run.stdout
-        return run.returncode, run.stdout.splitlines()[-1]
+        self.errors = run.stderr
+        return run.returncode, run.stdout.splitlines()[-1] if run.stdout else ""
 
     def test_passing_tests_are_added_up(self):
         two = "echo 'ok 1 - a'; echo 'ok 2 - b # SKIP why'; echo 1..2"
@@ -90,9 +91,18 @@ class Run(ScriptCase):
         self.assertEqual(self.run_tests("build", programs={"test_a": "exec ./none"})[0], 1)
 
     def test_no_test_at_all_is_a_failure(self):
-        self.assertEqual(self.run_tests("build", programs={}), (1, "0 passed, 0 failed"))
-        self.assertEqual(self.run_tests("build", "other", programs={"test_a": PASSING}),
-                         (1, "0 passed, 0 failed"))
+        self.assertEqual(self.run_tests("build", programs={}), (2, ""))
+        self.assertRegex(self.errors, r"^tests/run.sh: no test program of \S+ matches\n$")
+        self.assertEqual(self.run_tests("build", "other", programs={"test_a": PASSING}), (2, ""))
+        self.assertRegex(self.errors, r"^tests/run.sh: no test program of \S+ matches other\n$")
+        skipped = "echo 'ok 1 - a # SKIP why'; echo 1..1"
+        self.assertEqual(self.run_tests("build", programs={"test_a": skipped}),
+                         (1, "0 passed, 0 failed, 1 skipped"))
+
+    def test_bad_usage(self):
+        for args in [(), ("--all",), ("--help",), ("--al", "build")]:
+            self.assertEqual(self.run_tests(*args, programs={"test_a": PASSING}), (2, ""))
+            self.assertRegex(self.errors, "^usage: tests/run.sh ")
 
     def test_names_choose_programs(self):
         programs = {"test_a": PASSING, "test_b": PASSING, "test_ab": PASSING}
@@ -124,7 +134,21 @@ class Run(ScriptCase):
         self.assertEqual(self.run_tests("--all", "build", "test_b", programs={"test_b.py": "x"},
                                         PATH=path),
                          (1, "0 passed, 0 failed, 1 skipped"))
-        self.assertIn("test_b.py # SKIP python3 is not installed", self.output)
+        self.assertEqual(self.output.splitlines()[:2], [
+            "skipped: test_b.py", "skipped: test_b.py # SKIP python3 is not installed"])
+
+    def test_marks_are_those_of_the_last_full_run(self):
+        reaching = 'echo a.one >>"$WEFT_TEST_MARKS"; ' + PASSING
+        marks = os.path.join(self.root, "build/marks")
+        self.run_tests("build", programs={"test_a": reaching})
+        self.run_tests("--all", "build", "test_a", programs={"test_a": reaching})
+        self.assertFalse(os.path.exists(marks))
+        self.run_tests("--all", "build", programs={"test_a": reaching})
+        self.run_tests("build", programs={"test_a": PASSING})
+        with open(marks, encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), "a.one\n")
+        self.run_tests("--all", "build", programs={"test_a": PASSING})
+        self.assertEqual(os.path.getsize(marks), 0)
 
     def write_path(self, names):
         folder = os.path.join(self.root, "bin")
@@ -141,7 +165,7 @@ class Marks(ScriptCase):
     def marks(self, reached):
         self.copy("tests/marks.sh")
         self.write("src/base/a.c", self.SOURCE)
-        self.write("build/logs/marks", reached)
+        self.write("build/marks", reached)
         run = self.call("tests/marks.sh", "build")
         return run.returncode, run.stdout
 
@@ -156,8 +180,15 @@ class Marks(ScriptCase):
         self.assertEqual(status, 1)
         self.assertRegex(text, r"^not ok 1 - .*\n# 1 of 2 marks were not reached\n# +0  a.one ")
 
-    def test_no_run_reached_none(self):
+    def test_a_run_that_reached_none(self):
         self.assertEqual(self.marks("")[0], 1)
+
+    def test_no_run(self):
+        self.copy("tests/marks.sh")
+        self.write("src/base/a.c", self.SOURCE)
+        run = self.call("tests/marks.sh", "build")
+        self.assertEqual((run.returncode, run.stdout, run.stderr),
+                         (2, "", "no full run yet: `make test` makes one\n"))
 
 
 class Setup(ScriptCase):
