@@ -4,7 +4,8 @@
 #   tools/setup.sh [--try] TARGET...    TARGET: a word of the first column below, or `all`
 # Silent when everything is there.  Otherwise root on a Debian system gets the missing packages
 # installed; anybody else is told what to type, and the exit status is 1.  With --try the target
-# works without them: status 0 in any case, and an installation that failed is not tried again.
+# works without them, as `make test` does: status 0 in any case, and an installation that failed is
+# not tried again.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -80,6 +81,9 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         tail -n 3 build/setup.log >&2
     fi
 fi
+sudo=
+[ "$(id -u)" = 0 ] || sudo='sudo '
 echo "missing: $missing" >&2
-echo "type:    sudo apt-get install --no-install-recommends $missing" >&2
-[ $is_optional = yes ]
+echo "type:    ${sudo}apt-get install --no-install-recommends $missing" >&2
+[ $is_optional = yes ] || exit 1
+echo "optional: the tests of the tools are skipped without it" >&2

@@ -225,7 +225,8 @@ class Setup(ScriptCase):
 
     def test_root_without_apt_is_told_too(self):
         path = self.setup_machine("", user=0, apt=None)
-        self.assertEqual(self.setup("tidy", path=path)[0], 1)
+        self.assertEqual(self.setup("tidy", path=path), (
+            1, "missing: python3\ntype:    apt-get install --no-install-recommends python3\n"))
 
     def test_root_gets_it_installed(self):
         path = self.setup_machine("python3", user=0)
@@ -244,7 +245,9 @@ class Setup(ScriptCase):
     def test_what_is_optional_fails_nothing_and_is_tried_once(self):
         path = self.setup_machine("", user=0, apt="exit 100")
         self.assertEqual(self.setup("--try", "test", path=path)[0], 0)
-        self.assertEqual(self.setup("--try", "test", path=path)[0], 0)
+        self.assertEqual(self.setup("--try", "test", path=path), (
+            0, "missing: python3\ntype:    apt-get install --no-install-recommends python3\n"
+               "optional: the tests of the tools are skipped without it\n"))
         with open(self.notes, encoding="utf-8") as notes:
             self.assertEqual(notes.read(), "-q update\n")
 
