@@ -145,7 +145,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     if (is_overflow(info, context, &overflow)) {
         tell_and_end(&overflow);
     }
-    (void)wf_fetch_add_seq_cst(&handlers, 1);
+    (void)wf_fetch_add_acquire(&handlers, 1); /* acquire: counted before it reads */
     const struct sigaction action = previous[number == signals[0] ? 0 : 1];
     (void)wf_fetch_sub_release(&handlers, 1);
     pass_on(number, info, context, &action); /* may leave by siglongjmp */
