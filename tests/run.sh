@@ -79,6 +79,7 @@ xargs -P $jobs -I PROGRAM sh -c '
     elif [ "$status" -ne 0 ] && ! grep -q "^not ok" "$log"; then
         echo "not ok - $name ended with status $status" >>"$log"
     fi
+    echo "$name" >>"$1/judged"
     if [ "$3" = . ]; then
         cat "$log"
     elif grep -q "$3" "$log"; then
@@ -89,6 +90,14 @@ xargs -P $jobs -I PROGRAM sh -c '
         echo "ok: $name, $ran tests"
     fi
 ' sh "$logs" PROGRAM "$shown" <"$list"
+
+# What was never judged has failed too: a shell above that was killed takes the rest with it.
+while read -r program; do
+    name=$(basename "$program")
+    if ! grep -qx -- "$name" "$logs/judged" 2>/dev/null; then
+        echo "not ok - $name was not run to its end" | tee -a "$logs/$name.tap"
+    fi
+done <"$list"
 
 # Only a full run says which marks are reached; what it says outlives shorter runs.
 if [ $is_all = yes ] && [ $# -eq 0 ]; then

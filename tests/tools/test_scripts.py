@@ -87,6 +87,13 @@ class Run(ScriptCase):
                          (1, "1 passed, 1 failed"))
         self.assertIn("test_a ended with status 23", self.output)
 
+    def test_what_a_killed_shell_left_out_has_failed(self):
+        status, last = self.run_tests("build", programs={
+            "test_a": PASSING, "test_b": "kill -9 $PPID", "test_c": PASSING, "test_d": PASSING})
+        self.assertEqual(status, 1)
+        self.assertNotIn(" 0 failed", last)
+        self.assertIn("not ok - test_b was not run to its end\n", self.output)
+
     def test_a_program_that_is_not_there_has_failed(self):
         self.assertEqual(self.run_tests("build", programs={"test_a": "exec ./none"})[0], 1)
 
