@@ -4,14 +4,22 @@ set(WEFT_MODEL_ENGINE tests/model/fiber.c tests/model/cell.c tests/model/memory.
   tests/model/access.c tests/model/heap.c
   tests/model/search.c tests/model/race.c tests/model/mutant.c tests/model/main.c)
 
-function(weft_model name)
+function(weft_model_program name)
   add_executable(${name} ${ARGN} ${WEFT_MODEL_ENGINE} src/base/util.c)
   target_compile_definitions(${name} PRIVATE WF_MODEL)
   target_compile_options(${name} PRIVATE -O2 -fomit-frame-pointer)
   target_include_directories(${name} PRIVATE src tests)
   target_link_libraries(${name} PRIVATE weft_flags)
+endfunction()
+
+# weft_model(name source...): one that `make model` runs, and whose sources it mutates.
+function(weft_model name)
+  weft_model_program(${name} ${ARGN})
   set_property(GLOBAL APPEND_STRING PROPERTY WEFT_MODEL_LIST "$<TARGET_FILE:${name}>\n")
 endfunction()
+
+# Mutants with every verdict there is: tests/model/run.sh compares.
+weft_model_program(model_verdicts tests/model/model_verdicts.c)
 
 weft_model(model_litmus tests/model/model_litmus.c)
 weft_model(model_self tests/model/model_self.c)

@@ -36,7 +36,8 @@ static void enter_buffer(struct model_site *site, void *address, unsigned size, 
     entry->view = self->now;
     entry->cell = (uint8_t)index_of(cell);
     entry->issued_after = self->last_event;
-    trace_step("store    %s = %#" PRIx64 " enters its buffer", cell->text, value);
+    trace_step("store    %s = %#" PRIx64 " enters its buffer   [%s:%d %s]", cell->text, value,
+               site->file, site->line, site->function);
     self->now.clock[thread]++;
 }
 

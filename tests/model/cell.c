@@ -15,6 +15,8 @@
  * Races: views also carry vector clocks.  A plain access, an initialisation and a free must be
  * ordered with every conflicting access by them; sc and tso count every atomic as release/acquire.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "model/memory.h"
@@ -345,15 +347,15 @@ static struct plain *find_plain(const volatile char *address, unsigned size)
 }
 
 /* Every place that shares a byte with the access, whatever it was called or how wide. */
-static void check_overlaps(const volatile char *address, unsigned size, bool is_write,
-                           const char *text, const char *file, int line)
+static void check_overlaps(const struct model_place *place, bool is_write,
+                           const volatile char *address, unsigned size)
 {
     unsigned thread = (unsigned)engine.current;
     for (unsigned i = 0; i < plain_count; i++) {
         if (do_overlap(address, size, plains[i].address, plains[i].size) &&
             is_plain_used_elsewhere(&plains[i], thread, is_write)) {
-            model_fail("race: %s:%d: %s is %s while another thread uses it", file, line, text,
-                       is_write ? "written" : "read");
+            model_fail("race: %s:%d: %s is %s while another thread uses it", place->file,
+                       place->line, place->text, is_write ? "written" : "read");
         }
     }
     for (unsigned i = 0; i < cell_count; i++) {
@@ -362,24 +364,39 @@ static void check_overlaps(const volatile char *address, unsigned size, bool is_
         }
         cells[i].is_mixed = true;
         if (is_used_elsewhere(&cells[i], thread)) {
-            model_fail("race: %s:%d: %s is plain here and atomic in another thread", file, line,
-                       text);
+            model_fail("race: %s:%d: %s is plain here and atomic in another thread", place->file,
+                       place->line, place->text);
         }
     }
 }
 
-void model_plain(const volatile void *address, unsigned size, bool is_write, const char *text,
-                 const char *file, int line)
+static void trace_plain(const struct model_place *place, bool is_write, const volatile void *value,
+                        unsigned size)
+{
+    char text[24] = "...";
+    if (size <= sizeof(uint64_t)) {
+        uint64_t word = read_memory((const void *)(uintptr_t)value, size);
+        (void)snprintf(text, sizeof(text), "%#" PRIx64, word);
+    }
+    trace_step("%s %s %s %s  (plain)   [%s:%d %s]", is_write ? "writes  " : "reads   ",
+               place->text[0] == '&' ? place->text + 1 : place->text, is_write ? "=" : "->", text,
+               place->file, place->line, place->function);
+}
+
+void model_plain(const struct model_place *place, bool is_write, const volatile void *address,
+                 const volatile void *value, unsigned size)
 {
     if (engine_is_alone()) {
         return;
     }
-    heap_check_access((const void *)(uintptr_t)address, text);
+    heap_check_access((const void *)(uintptr_t)address, place->text);
     unsigned thread = (unsigned)engine.current;
     const struct view *now = &engine.threads[thread].now;
-    check_overlaps(address, size, is_write, text, file, line);
+    check_overlaps(place, is_write, address, size);
     struct plain *plain = find_plain(address, size);
-    trace_step("%s    %s", is_write ? "writes" : "reads ", text);
+    if (engine.is_tracing) {
+        trace_plain(place, is_write, value, size);
+    }
     if (is_write) {
         plain->writer = (uint8_t)thread;
         plain->write_clock = now->clock[thread];

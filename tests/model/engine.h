@@ -156,6 +156,8 @@ void memory_reset(void);
 uint32_t memory_enabled(void);
 void memory_perform(unsigned action);
 unsigned memory_acting_thread(void); /* of the action under way */
+/* Where in the code it is; NULL: it is none of the code's (a buffer drains, a deadline passes). */
+const struct model_site *memory_acting_site(void);
 struct effect memory_effect(unsigned action);
 bool memory_are_dependent(const struct effect *a, const struct effect *b);
 const char *memory_cell_name(const void *address);
@@ -205,12 +207,19 @@ void search_replay(void);
 unsigned search_choose(unsigned count);
 
 /* mutant.c */
-int mutant_run_all(const struct model_suite *suite);
+int mutant_run_all(const struct model_suite *suite, bool is_verbose, unsigned limit_s);
 
 /* main.c */
 void trace_step(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Every test in every memory model until one does not end as expected. */
-bool suite_holds(const struct model_suite *suite, bool is_quick);
+/* The search that a suite is at. */
+struct suite_place {
+    const struct model_test *test;
+    enum model_memory memory;
+};
+/* Every test but the slow ones in every memory model, until one does not end as expected; `place`
+ * then says which. */
+bool suite_holds(const struct model_suite *suite, struct suite_place *place);
 const char *memory_name(enum model_memory memory);
+const char *thread_name(unsigned thread);
 
 #endif

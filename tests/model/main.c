@@ -20,14 +20,24 @@ static const char usage[] =
     "  --trace            print the run that failed, also where failing is expected\n"
     "  --stop             stop at the first test that does not end as expected\n"
     "  --compare          dfs and plain must finish the same number of runs\n"
-    "  --mutants          weaken the code at one place after the other: every mutant must fail\n";
+    "  --mutants          weaken the code at one place after the other: every mutant must fail\n"
+    "  --verbose          with --mutants: also which test killed each\n"
+    "  --limit N          with --mutants: seconds for each (default 300)\n";
 
+static const char *program;
 static bool is_trace_wanted;
 
 const char *memory_name(enum model_memory memory)
 {
     static const char *const names[] = {"sc", "tso", "view"};
     return names[memory];
+}
+
+const char *thread_name(unsigned thread)
+{
+    static const char *const numbers[MODEL_THREADS_MAX] = {"T0", "T1", "T2", "T3"};
+    const char *name = engine.test->names[thread];
+    return name != NULL ? name : numbers[thread];
 }
 
 /* ---- traces -------------------------------------------------------------------------------- */
@@ -39,17 +49,14 @@ void trace_step(const char *format, ...)
     }
     /* Inside a guarded step no fiber runs; the step belongs to the action's thread then. */
     unsigned thread = engine.current >= 0 ? (unsigned)engine.current : memory_acting_thread();
-    const char *name = engine.test->names[thread];
-    char number[16];
-    (void)snprintf(number, sizeof(number), "T%u", thread);
-    printf("  %4u  %-8s ", engine.steps, name != NULL ? name : number);
+    printf("  %4u  %-8s ", engine.steps, thread_name(thread));
     va_list args;
     va_start(args, format);
     (void)vprintf(format, args);
     va_end(args);
-    const struct step *step = engine.current < 0 ? engine.threads[thread].step : NULL;
-    if (step != NULL && step->site != NULL) {
-        printf("   [%s:%d %s]", step->site->file, step->site->line, step->site->function);
+    const struct model_site *site = engine.current < 0 ? memory_acting_site() : NULL;
+    if (site != NULL) {
+        printf("   [%s:%d %s]", site->file, site->line, site->function);
     }
     printf("\n");
 }
@@ -62,6 +69,21 @@ static void print_failure(const struct search *search, const struct search_resul
     }
     search_replay();
     printf("  => %s\n", engine.failure);
+}
+
+/* The command that shows the failing run again. */
+static void print_again(const struct model_test *test, enum model_memory memory,
+                        const struct search *how, const struct search_result *result)
+{
+    printf("  again: %s --test \"%s\" --memory %s", program, test->name, memory_name(memory));
+    if (how->kind == SEARCH_DFS && how->bound != 0) {
+        printf(" --bound %u", how->bound - 1);
+    } else if (how->kind == SEARCH_PCT) {
+        printf(" --search pct:%u --runs 1 --seed %" PRIu64, how->depth, result->failing_seed);
+    } else if (how->kind == SEARCH_RANDOM) {
+        printf(" --search random --runs 1 --seed %" PRIu64, result->failing_seed);
+    }
+    printf(" --trace\n");
 }
 
 /* ---- tests --------------------------------------------------------------------------------- */
@@ -85,7 +107,6 @@ static void print_row(const struct model_suite *suite, const struct model_test *
     printf("%-44s %-4s %9" PRIu64 " runs + %9" PRIu64 " cut  %6.2f s  %5.2f M/s  %s%s%s\n", name,
            memory_name(memory), result->executions, result->blocked, result->seconds, rate, extent,
            bound, is_as_expected ? (result->is_failed ? " (as it must)" : "") : "  <-- WRONG");
-    (void)fflush(stdout);
 }
 
 static bool run_test(const struct model_suite *suite, const struct model_test *test,
@@ -105,21 +126,22 @@ static bool run_test(const struct model_suite *suite, const struct model_test *t
     print_row(suite, test, memory, &search, &result, is_as_expected);
     if (result.is_failed && (!is_as_expected || is_trace_wanted)) {
         print_failure(&search, &result);
+        if (!is_trace_wanted) {
+            print_again(test, memory, how, &result);
+        }
     }
     return is_as_expected;
 }
 
-bool suite_holds(const struct model_suite *suite, bool is_quick)
+bool suite_holds(const struct model_suite *suite, struct suite_place *place)
 {
     const struct search search = {.kind = SEARCH_DFS};
     /* The weakest model first: it finds most. */
     static const enum model_memory order[] = {MODEL_VIEW, MODEL_TSO, MODEL_SC};
     for (size_t i = 0; i < suite->test_count; i++) {
-        for (unsigned m = 0; m < MODEL_MEMORIES; m++) {
-            if (is_quick && suite->tests[i].is_slow) {
-                continue;
-            }
-            if (!run_test(suite, &suite->tests[i], order[m], &search, true)) {
+        for (unsigned m = 0; m < MODEL_MEMORIES && !suite->tests[i].is_slow; m++) {
+            *place = (struct suite_place){&suite->tests[i], order[m]};
+            if (!run_test(suite, place->test, place->memory, &search, true)) {
                 return false;
             }
         }
@@ -154,7 +176,9 @@ struct arguments {
     struct search search;
     const char *test;
     const char *memory;
+    unsigned limit_s;
     bool is_mutants;
+    bool is_verbose;
     bool is_compare;
     bool is_stop;
 };
@@ -191,6 +215,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             is_trace_wanted = true;
         } else if (strcmp(argv[i], "--mutants") == 0) {
             out->is_mutants = true;
+        } else if (strcmp(argv[i], "--verbose") == 0) {
+            out->is_verbose = true;
         } else if (strcmp(argv[i], "--stop") == 0) {
             out->is_stop = true;
         } else if (strcmp(argv[i], "--compare") == 0) {
@@ -216,6 +242,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             out->search.runs = number;
         } else if (strcmp(argv[i], "--seed") == 0) {
             out->search.seed = number;
+        } else if (strcmp(argv[i], "--limit") == 0) {
+            out->limit_s = (unsigned)number;
         } else {
             is_good = false;
         }
@@ -232,13 +260,15 @@ static bool parse(int argc, char **argv, struct arguments *out)
 
 int model_main(int argc, char **argv, const struct model_suite *suite)
 {
-    struct arguments arguments = {.search = {.kind = SEARCH_DFS, .seed = 1}};
+    struct arguments arguments = {.search = {.kind = SEARCH_DFS, .seed = 1}, .limit_s = 300};
+    program = argv[0];
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* into a pipe, too: somebody may be watching */
     if (!parse(argc, argv, &arguments)) {
         (void)fprintf(stderr, usage, argv[0]);
         return 2;
     }
     if (arguments.is_mutants) {
-        return mutant_run_all(suite);
+        return mutant_run_all(suite, arguments.is_verbose, arguments.limit_s);
     }
     bool is_good = true;
     unsigned count = 0;
@@ -258,5 +288,9 @@ int model_main(int argc, char **argv, const struct model_suite *suite)
             }
         }
     }
-    return is_good && count > 0 ? 0 : 1;
+    if (count == 0) {
+        (void)fprintf(stderr, "%s: no test matches \"%s\"\n", program, arguments.test);
+        return 2;
+    }
+    return is_good ? 0 : 1;
 }

@@ -192,7 +192,7 @@ static void perform_futex_wake(struct step *step)
             break;
         }
         unsigned chosen = sleepers[search_choose(count)];
-        trace_step("futex    wakes thread %u", chosen);
+        trace_step("futex    wakes %s", thread_name(chosen));
         wake(chosen, 0);
     }
     if (woken == 0) {
@@ -246,6 +246,12 @@ static void perform_step(unsigned thread)
 unsigned memory_acting_thread(void)
 {
     return performed % MODEL_THREADS_MAX;
+}
+
+const struct model_site *memory_acting_site(void)
+{
+    const struct step *step = engine.threads[memory_acting_thread()].step;
+    return performed < ACTION_DRAIN && step != NULL ? step->site : NULL;
 }
 
 void memory_perform(unsigned action)

@@ -53,12 +53,20 @@ struct model_site {
     uint8_t is_reached;
 };
 
+/* A plain access: no step of its own, but named in traces and races. */
+struct model_place {
+    const char *text; /* the place as written */
+    const char *file;
+    const char *function;
+    int line;
+};
+
 uint64_t model_access(struct model_site *site, void *address, unsigned size, uint64_t operand);
 bool model_cas(struct model_site *site, void *address, unsigned size, uint64_t *expected,
                uint64_t desired);
 void model_init(void *address, unsigned size, uint64_t value);
-void model_plain(const volatile void *address, unsigned size, bool is_write, const char *text,
-                 const char *file, int line);
+void model_plain(const struct model_place *place, bool is_write, const volatile void *address,
+                 const volatile void *value, unsigned size);
 _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define WF_ATOMIC(T)                                                                               \
@@ -173,9 +181,16 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
     ((void)model_access(MODEL_SITE("wf_spin_hint", MODEL_SPIN, "", MODEL_RELAXED, MODEL_RELAXED),  \
                         NULL, 0, 0))
 
-#define wf_plain_load(p) (model_plain((p), sizeof(*(p)), false, #p, __FILE__, __LINE__), *(p))
+#define MODEL_PLACE(text) (&(const struct model_place){(text), __FILE__, __func__, __LINE__})
+
+#define wf_plain_load(p) (model_plain(MODEL_PLACE(#p), false, (p), (p), sizeof(*(p))), *(p))
 #define wf_plain_store(p, v)                                                                       \
-    (model_plain((p), sizeof(*(p)), true, #p, __FILE__, __LINE__), (void)(*(p) = (v)))
+    __extension__({                                                                                \
+        __typeof__(*(p)) value_ = (v);                                                             \
+        model_plain(MODEL_PLACE(#p), true, (p), &value_, sizeof(value_));                          \
+        *(p) = value_;                                                                             \
+        (void)0;                                                                                   \
+    })
 
 /* Statistics decide nothing; as steps they would only multiply the search. */
 #define wf_counter_add(cell, n) ((void)((cell)->value += (n)))

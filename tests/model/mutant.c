@@ -7,22 +7,30 @@
  * test notices is either a hole in the tests or an order that the code does not need: it must be
  * listed by the suite as equivalent, with the reason.  A listed one that is noticed is an error
  * too.
+ *
+ * A mutant that crashes is noticed, but counted apart, since the crash may come from the checker.
+ * One that is still running at its limit has shown nothing, and is an error.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "model/engine.h"
 
-enum { PARALLEL = 2, MUTANTS_MAX = 256, MUTANT_SECONDS_MAX = 300 };
+enum { PARALLEL = 2, MUTANTS_MAX = 256 };
+
+enum verdict { SURVIVED, KILLED, CRASHED, TIMED_OUT, LOST, VERDICTS };
 
 struct mutant {
     struct model_site *site;
     uint8_t order;
     bool is_failure; /* the order of a failed CAS is weakened, not that of a successful one */
     pid_t child;
+    struct suite_place *place; /* [child: write]  where it is, or was when it failed */
     char name[160];
 };
 
@@ -31,6 +39,14 @@ extern struct model_site __stop_model_sites[];
 
 static struct mutant mutants[MUTANTS_MAX];
 static size_t mutant_count;
+
+/* What the mutants came to. */
+struct tally {
+    unsigned verdicts[VERDICTS];
+    unsigned equivalent;
+    unsigned wrong;
+    bool is_verbose;
+};
 
 static const char *short_name(unsigned order)
 {
@@ -114,15 +130,35 @@ static bool is_under_test(const struct model_suite *suite, const struct model_si
                                   : strncmp(site->file, "src/", 4) == 0;
 }
 
-static _Noreturn void run_mutant(const struct mutant *mutant, const struct model_suite *suite)
+static _Noreturn void run_mutant(const struct mutant *mutant, const struct model_suite *suite,
+                                 unsigned limit_s)
 {
     if (mutant->is_failure) {
         mutant->site->failure_now = mutant->order;
     } else {
         mutant->site->order_now = mutant->order;
     }
-    (void)alarm(MUTANT_SECONDS_MAX); /* a run without end is noticed, too */
-    _exit(suite_holds(suite, true) ? 0 : 1);
+    (void)alarm(limit_s);
+    _exit(suite_holds(suite, mutant->place) ? 0 : 1);
+}
+
+static enum verdict verdict_of(int status)
+{
+    if (WIFEXITED(status)) {
+        return WEXITSTATUS(status) == 0 ? SURVIVED : WEXITSTATUS(status) == 1 ? KILLED : LOST;
+    }
+    switch (WTERMSIG(status)) {
+    case SIGALRM:
+        return TIMED_OUT;
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGABRT:
+    case SIGILL:
+    case SIGFPE:
+        return CRASHED;
+    default:
+        return LOST; /* somebody else ended it */
+    }
 }
 
 static const struct model_equivalent *find_equivalent(const struct model_suite *suite,
@@ -136,38 +172,72 @@ static const struct model_equivalent *find_equivalent(const struct model_suite *
     return NULL;
 }
 
-/* Prints what is remarkable; gives 1 for a mutant that is not accounted for. */
-static unsigned judge(const struct model_suite *suite, const struct mutant *mutant, int status,
-                      unsigned *killed)
+/* In lines of at most 100 columns, each indented. */
+static void print_folded(const char *text, int indent)
 {
-    bool is_killed = !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    const struct model_equivalent *equivalent = find_equivalent(suite, mutant->name);
-    *killed += is_killed ? 1 : 0;
-    if (is_killed && equivalent != NULL) {
-        printf("  WRONG: listed as equivalent, but killed: %s\n", mutant->name);
-        return 1;
+    const size_t width = 100 - (size_t)indent;
+    while (*text != '\0') {
+        size_t length = strlen(text);
+        if (length > width) {
+            length = width;
+            while (length > 1 && text[length] != ' ') {
+                length--;
+            }
+        }
+        printf("%*s%.*s\n", indent, "", (int)length, text);
+        text += length;
+        text += strspn(text, " ");
     }
-    if (!is_killed && equivalent == NULL) {
-        printf("  WRONG: survives: %s  [%s:%d]\n", mutant->name, mutant->site->file,
-               mutant->site->line);
-        return 1;
-    }
-    if (!is_killed) {
-        printf("  equivalent: %s\n              %s\n", mutant->name, equivalent->reason);
-    }
-    return 0;
 }
 
-static unsigned collect_one(const struct model_suite *suite, unsigned *killed)
+static void print_place(const char *what, const struct mutant *mutant)
+{
+    printf("  %s: %s  (in %s, %s)\n", what, mutant->name, mutant->place->test->name,
+           memory_name(mutant->place->memory));
+}
+
+/* Books the mutant, and prints it if it is remarkable. */
+static void judge(const struct model_suite *suite, const struct mutant *mutant, int status,
+                  struct tally *tally)
+{
+    const enum verdict verdict = verdict_of(status);
+    const bool is_noticed = verdict == KILLED || verdict == CRASHED;
+    const struct model_equivalent *equivalent = find_equivalent(suite, mutant->name);
+    tally->verdicts[verdict]++;
+    if (is_noticed && equivalent != NULL) {
+        print_place("WRONG: listed as equivalent, but noticed", mutant);
+        tally->wrong++;
+    } else if (is_noticed && tally->is_verbose) {
+        print_place(verdict == KILLED ? "killed" : "crashed", mutant);
+    } else if (verdict == TIMED_OUT) {
+        print_place("WRONG: still running when its time was over", mutant);
+        tally->wrong++;
+    } else if (verdict == LOST) {
+        print_place("WRONG: ended by neither the model nor itself", mutant);
+        tally->wrong++;
+    } else if (verdict == SURVIVED && equivalent == NULL) {
+        printf("  WRONG: survives: %s  [%s:%d]\n", mutant->name, mutant->site->file,
+               mutant->site->line);
+        tally->wrong++;
+    } else if (verdict == SURVIVED) {
+        printf("  equivalent: %s\n", mutant->name);
+        print_folded(equivalent->reason, 14);
+        tally->equivalent++;
+    }
+}
+
+static void collect_one(const struct model_suite *suite, struct tally *tally)
 {
     int status;
     pid_t child = wait(&status);
     for (size_t i = 0; i < mutant_count; i++) {
-        if (mutants[i].child == child) {
-            return judge(suite, &mutants[i], status, killed);
+        if (mutants[i].child == child && child > 0) {
+            judge(suite, &mutants[i], status, tally);
+            return;
         }
     }
-    return 1;
+    printf("  WRONG: a mutant could not be started\n");
+    tally->wrong++;
 }
 
 /* A listed equivalent that names no mutant has outlived its code. */
@@ -187,12 +257,20 @@ static unsigned check_list(const struct model_suite *suite)
     return wrong;
 }
 
-int mutant_run_all(const struct model_suite *suite)
+/* Children write into it where they are; the pointers mean the same on both sides of a fork. */
+static struct suite_place *shared_places(void)
 {
-    if (!suite_holds(suite, true)) { /* also finds out which sites the tests reach */
-        printf("%s: the code itself fails; mutants mean nothing\n", suite->name);
-        return 1;
+    void *memory = mmap(NULL, MUTANTS_MAX * sizeof(struct suite_place), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        abort();
     }
+    return memory;
+}
+
+/* A mutant for each degree of each site that the tests reach; gives how many they do not. */
+static unsigned make_mutants(const struct model_suite *suite)
+{
     unsigned wrong = 0;
     for (struct model_site *site = __start_model_sites; site < __stop_model_sites; site++) {
         if (is_under_test(suite, site) && site->is_reached) {
@@ -204,22 +282,35 @@ int mutant_run_all(const struct model_suite *suite)
             wrong++;
         }
     }
-    unsigned killed = 0;
-    (void)fflush(stdout);
+    return wrong;
+}
+
+int mutant_run_all(const struct model_suite *suite, bool is_verbose, unsigned limit_s)
+{
+    struct suite_place *places = shared_places();
+    if (!suite_holds(suite, places)) { /* also finds out which sites the tests reach */
+        printf("  WRONG: %s: the code itself fails in %s, %s; mutants mean nothing\n", suite->name,
+               places->test->name, memory_name(places->memory));
+        return 1;
+    }
+    struct tally tally = {.is_verbose = is_verbose, .wrong = make_mutants(suite)};
     for (size_t i = 0; i < mutant_count; i++) {
         if (i >= PARALLEL) {
-            wrong += collect_one(suite, &killed);
+            collect_one(suite, &tally);
         }
+        places[i] = (struct suite_place){suite->tests, MODEL_VIEW};
+        mutants[i].place = &places[i];
         mutants[i].child = fork();
         if (mutants[i].child == 0) {
-            run_mutant(&mutants[i], suite);
+            run_mutant(&mutants[i], suite, limit_s);
         }
     }
     for (size_t i = 0; i < mutant_count && i < PARALLEL; i++) {
-        wrong += collect_one(suite, &killed);
+        collect_one(suite, &tally);
     }
-    wrong += check_list(suite);
-    printf("%s: %zu mutants, %u killed, %zu equivalent\n", suite->name, mutant_count, killed,
-           mutant_count - killed);
-    return wrong == 0 ? 0 : 1;
+    tally.wrong += check_list(suite);
+    printf("%s: %zu mutants, %u killed, %u crashed, %u equivalent, %u wrong\n", suite->name,
+           mutant_count, tally.verdicts[KILLED], tally.verdicts[CRASHED], tally.equivalent,
+           tally.wrong);
+    return tally.wrong == 0 ? 0 : 1;
 }

@@ -282,14 +282,14 @@ static void describe_deadlock(void)
         if (thread->state == THREAD_DONE || used >= sizeof(text)) {
             continue;
         }
-        int n = snprintf(text + used, sizeof(text) - used, " thread %u %s %s;", i,
-                         thread->state == THREAD_ASLEEP ? "sleeps on" : "spins,",
+        int n = snprintf(text + used, sizeof(text) - used, "%s %s %s %s", used == 0 ? ":" : ",",
+                         thread_name(i), thread->state == THREAD_ASLEEP ? "sleeps on" : "spins",
                          thread->state == THREAD_ASLEEP ? memory_cell_name(thread->step->address)
                                                         : "and nobody stores any more");
         used += n > 0 ? (size_t)n : 0;
     }
     text[sizeof(text) - 1] = '\0';
-    model_fail("deadlock (a wake-up was lost):%s", text);
+    model_fail("deadlock (a wake-up was lost)%s", text);
 }
 
 static void finish_checks(void)
