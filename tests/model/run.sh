@@ -5,48 +5,107 @@
 # 1 every kernel test, exhaustively, in sc, tso and view
 # 2 every mutant: one memory order weakened, or one fence dropped
 # 3 the faults written by hand
-# 4 the checker itself: the reduction loses no run, and a seed is a run
+# 4 the checker itself: the reduction loses no run, a seed is a run, verdicts are told apart
+# Whatever is wrong prints a line with the word WRONG.  The last line is "model: ok, ..." or
+# "model: FAILED, ..." with these lines again before it.  Everything is kept in BUILD_DIR/*.out:
+# all rows of the litmus tests, and which test killed each mutant.
 set -u
 build=$1
-wrong=0
 begin=$(date +%s)
+rm -f "$build"/*.out
 
-while read -r program; do "$program" || wrong=1; done <"$build/model.list" >"$build/model.out"
-cat "$build/model.out"
+# log NAME COMMAND...: the command's output into NAME.out; a status that is not 0 is wrong.
+log() {
+    out=$build/$1.out
+    shift
+    "$@" >>"$out" 2>&1 || echo "  WRONG: status $? of $*" >>"$out"
+}
 
-echo "---- mutants"
-while read -r program; do "$program" --mutants || wrong=1; done <"$build/model.list" \
-    >"$build/mutants.out"
-cat "$build/mutants.out"
+# show NAME COMMAND...: the same, and shown as it comes.
+show() {
+    out=$build/$1.out
+    shift
+    { "$@" 2>&1 || echo "  WRONG: status $? of $*"; } | tee -a "$out" |
+        while IFS= read -r line; do
+            case $line in
+            "  killed: "* | "  crashed: "*) ;; # in the file, for who wants to know
+            *) printf '%s\n' "$line" ;;
+            esac
+        done
+}
 
-echo "---- faults"
-tests/model/faults.py "$build" || wrong=1
+is_right() { ! grep -q WRONG "$build/$1.out"; }
 
-echo "---- the checker itself"
-"$build/model_litmus" --compare >"$build/compare.out" || wrong=1
-"$build/model_lock" --compare >>"$build/compare.out" || wrong=1
-"$build/model_deque" --compare --memory tso >>"$build/compare.out" || wrong=1
-"$build/model_mpsc" --compare --test "one take" >>"$build/compare.out" || wrong=1
-grep WRONG "$build/compare.out"
-echo "reduced and plain search finish the same runs in $(grep -c runs "$build/compare.out") tests"
-for search in pct:2 random; do
-    # The failure that a seed leads to is found again from that seed alone.
-    seed=$("$build/model_sleep" --search $search --test second --memory tso --trace |
-        sed -n 's/.*seed \([0-9]*\),.*/\1/p')
-    again=$("$build/model_sleep" --search $search --test second --memory tso --runs 1 --trace \
-        --seed "${seed:-0}" | grep -c deadlock)
-    [ "$again" = 1 ] || { echo "WRONG: $search does not repeat from seed ${seed:-none}"; wrong=1; }
-    echo "$search: the lost wake-up of seed ${seed:-none} repeats"
+log litmus "$build/model_litmus"
+if is_right litmus; then
+    echo "litmus: $(grep -c ' runs + ' "$build/litmus.out") verdicts as in x86 and C11"
+else
+    cat "$build/litmus.out"
+fi
+grep -v '/model_litmus$' "$build/model.list" | while read -r program; do
+    show model "$program"
 done
 
-awk -v seconds=$(($(date +%s) - begin)) '
+echo "---- mutants"
+while read -r program; do show mutants "$program" --mutants --verbose; done <"$build/model.list"
+
+echo "---- faults"
+show faults tests/model/faults.py "$build"
+
+echo "---- the checker itself"
+log compare "$build/model_litmus" --compare
+log compare "$build/model_lock" --compare
+log compare "$build/model_deque" --compare --memory tso
+log compare "$build/model_mpsc" --compare --test "one take"
+if is_right compare; then
+    compared=$(grep -c runs "$build/compare.out")
+    echo "reduced and plain search finish the same runs in $compared tests"
+else
+    grep WRONG "$build/compare.out"
+fi
+
+# The failure that a seed leads to is found again from that seed alone.
+repeat() {
+    seed=$("$build/model_sleep" --search "$1" --test second --memory tso --trace |
+        sed -n 's/.*seed \([0-9]*\),.*/\1/p')
+    again=$("$build/model_sleep" --search "$1" --test second --memory tso --runs 1 --trace \
+        --seed "${seed:-0}" | grep -c deadlock)
+    if [ -n "$seed" ] && [ "$again" = 1 ]; then
+        echo "$1: the lost wake-up of seed $seed repeats"
+    else
+        echo "  WRONG: $1 does not repeat from seed ${seed:-none}"
+    fi
+}
+show seeds repeat pct:2
+show seeds repeat random
+
+"$build/model_verdicts" --mutants --verbose --limit 1 2>&1 | sed 's/:[0-9]*]$/]/' |
+    LC_ALL=C sort >"$build/verdicts"
+if diff "$build/verdicts" tests/model/verdicts.txt >"$build/verdicts.diff"; then
+    echo "mutants killed, crashed, equivalent, surviving and endless are told apart"
+else
+    cat "$build/verdicts.diff"
+    echo "  WRONG: verdicts on mutants are not those of tests/model/verdicts.txt" |
+        tee "$build/verdicts.out"
+fi
+
+summary=$(awk -v seconds=$(($(date +%s) - begin)) '
     / runs \+ / { tests++; for (i = 1; i <= NF; i++) if ($i == "runs") { runs += $(i - 1) }
                   if (/exhausted/) exhausted++; if (/as it must/) expected++
                   for (i = 1; i <= NF; i++) if ($i == "s") time += $(i - 1) }
-    / mutants, / { mutants += $2; killed += $4 }
+    / mutants, / { mutants += $2; killed += $4; crashed += $6; equivalent += $8 }
+    /^faults: / { faults = $2 " of " $4 }
     END { printf "%d searches: %d exhausted, %d fail as they must; %d runs, %.0f a second; ",
                  tests, exhausted, expected, runs, (time > 0 ? runs / time : 0)
-          printf "%d of %d mutants killed, %d equivalent; %d s\n",
-                 killed, mutants, mutants - killed, seconds }
-' "$build/model.out" "$build/mutants.out"
-exit $wrong
+          printf "%d mutants: %d killed, %d crashed, %d equivalent; %s faults found; %d s",
+                 mutants, killed, crashed, equivalent, faults, seconds }
+' "$build"/*.out)
+wrong=$(cat "$build"/*.out | grep -c WRONG)
+if [ "$wrong" -eq 0 ]; then
+    echo "model: ok, $summary"
+else
+    echo "---- wrong"
+    cat "$build"/*.out | grep WRONG
+    echo "model: FAILED, $wrong wrong; $summary"
+    exit 1
+fi

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """
 Goal:   the scripts that judge do not lie: tests/run.sh counts every way to fail, tests/marks.sh
-        every mark, and tools/setup.sh says what is missing.
+        every mark, tests/model/run.sh everything that is wrong, and tools/setup.sh says what is
+        missing.
 Method: test programs are shell scripts that print what a case needs; the machine is a folder of
         links and small stand-ins for apt-get and id, and nothing else on the path.
 """
@@ -196,6 +197,84 @@ class Marks(ScriptCase):
         run = self.call("tests/marks.sh", "build")
         self.assertEqual((run.returncode, run.stdout, run.stderr),
                          (2, "", "no full run yet: `make test` makes one\n"))
+
+
+class Model(ScriptCase):
+    """The model programs are shell scripts; each answers as its arguments ask."""
+    ROW = "echo '%s: a   view   7 runs +   0 cut    0.01 s   0.10 M/s  exhausted'"
+    PROGRAM = """case "$*" in
+*--mutants*) echo "  killed: x  (in a, view)"; echo "%s: 1 mutants, 1 killed, 0 crashed, """ \
+        """0 equivalent, 0 wrong" ;;
+*--compare*) echo "a: 7 runs" ;;
+*--seed*) echo deadlock ;;
+*--search*) echo "seed 3, execution 9" ;;
+*) """ + ROW + """ ;;
+esac"""
+
+    def model(self, faults="print('faults: 2 of 2 found')", **broken):
+        """Gives the status and lines of tests/model/run.sh; `broken` replaces programs."""
+        self.copy("tests/model/run.sh")
+        self.copy("tests/model/verdicts.txt")
+        self.write("tests/model/faults.py", f"#!/usr/bin/env python3\n{faults}\n", 0o755)
+        names = "litmus ring lock deque mpsc sleep".split()
+        programs = {name: self.PROGRAM % (name, name) for name in names}
+        programs["verdicts"] = "cat tests/model/verdicts.txt"
+        programs.update(broken)
+        paths = [self.write(f"build/model_{name}", f"#!/bin/sh\n{text}\n", 0o755)
+                 for name, text in programs.items()]
+        self.write("build/model.list", "".join(f"{path}\n" for path in paths[:len(names)]))
+        run = self.call("tests/model/run.sh", "build")
+        return run.returncode, run.stdout.splitlines()
+
+    def check_wrong(self, text, **broken):
+        status, lines = self.model(**broken)
+        self.assertEqual(status, 1, lines)
+        self.assertRegex(lines[-1], "^model: FAILED, [1-9][0-9]* wrong; ")
+        repeated = lines[lines.index("---- wrong") + 1:-1]
+        self.assertTrue(any(text in line for line in repeated), repeated)
+        self.assertTrue(all("WRONG" in line for line in repeated), repeated)
+        return lines
+
+    def test_all_is_well(self):
+        status, lines = self.model()
+        self.assertEqual(status, 0)
+        self.assertEqual(lines[0], "litmus: 1 verdicts as in x86 and C11")
+        self.assertNotIn("killed: x", "\n".join(lines))
+        self.assertRegex(lines[-1], "^model: ok, 6 searches: 6 exhausted, 0 fail as they must; "
+                                    "42 runs, 700 a second; 6 mutants: 6 killed, 0 crashed, "
+                                    "0 equivalent; 2 of 2 faults found; [0-9]+ s$")
+        with open(os.path.join(self.root, "build/mutants.out"), encoding="utf-8") as log:
+            self.assertIn("  killed: x  (in a, view)\n", log.read())
+
+    def test_a_row_that_is_wrong(self):
+        self.check_wrong("b <-- WRONG", ring="echo 'b <-- WRONG'; exit 1")
+        lines = self.check_wrong("c <-- WRONG", litmus="echo 'c <-- WRONG'; echo d; exit 1")
+        self.assertIn("d", lines)  # all rows then
+
+    def test_a_program_that_crashes(self):
+        self.check_wrong("status 139 of ", lock="exec sh -c 'kill -11 $$'")
+        self.check_wrong("status 127 of ", deque="exec ./none")
+
+    def test_a_mutant_that_survives(self):
+        self.check_wrong("survives: x", ring='echo "  WRONG: survives: x"; exit 1')
+
+    def test_a_fault_that_is_not_found(self):
+        self.check_wrong("status 1 of tests/model/faults.py", faults="import sys; sys.exit(1)")
+
+    def test_a_reduction_that_loses_runs(self):
+        lines = self.check_wrong("not as many", mpsc="""case "$*" in
+*--compare*) echo "a: 7 runs  <-- WRONG: not as many"; exit 1 ;; esac""")
+        self.assertFalse(any("same runs" in line for line in lines))
+
+    def test_a_seed_that_does_not_repeat(self):
+        for sleep in ['case "$*" in *--seed*) ;; *--search*) echo "seed 3," ;; esac',
+                      'case "$*" in *--seed*) echo deadlock ;; esac']:
+            lines = self.check_wrong("does not repeat", sleep=sleep)
+            self.assertFalse(any("repeats" in line for line in lines))
+
+    def test_verdicts_that_are_confused(self):
+        lines = self.check_wrong("verdicts on mutants", verdicts="echo none")
+        self.assertFalse(any("told apart" in line for line in lines))
 
 
 class Setup(ScriptCase):
