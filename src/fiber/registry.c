@@ -63,9 +63,10 @@ void wf_slab_list_remove(struct wf_slab *slab)
     }
 }
 
+/* Plain: (F1) carries what is read here, and (F3) keeps it alive. */
 static bool is_within(const struct wf_slab *slab, uintptr_t address)
 {
-    return address - (uintptr_t)slab->memory < slab->bytes;
+    return address - (uintptr_t)wf_plain_load(&slab->memory) < slab->bytes;
 }
 
 static void place_of(const struct wf_slab *slab, uintptr_t address, struct wf_stack_place *out)

@@ -121,6 +121,19 @@ FAULTS = [
      ("    while (wf_exchange_acquire(&lock->word, SLEEPERS) != OPEN) {",
       "    bool slept = false;\n    while (!(slept && take_open(lock)) &&"
       " wf_exchange_acquire(&lock->word, SLEEPERS) != OPEN) {\n        slept = true;")),
+    ("registry: a slab that goes waits for nobody", "model_registry", "src/fiber/registry.c",
+     ("while (wf_load_acquire(&all->readers) != 0) {", "while (false) {")),
+    ("registry: a slab waits before it is unlinked", "model_registry", "src/fiber/registry.c",
+     ("while (wf_load_acquire(&all->readers) != 0) {", "while (false) {"),
+     ("    struct wf_slab *next = wf_load_relaxed(&slab->next); /* relaxed: written under the lock */",
+      "    while (wf_load_acquire(&all->readers) != 0) {\n        wf_spin_hint();\n    }\n"
+      "    struct wf_slab *next = wf_load_relaxed(&slab->next);")),
+    ("registry: a reader leaves before it has looked", "model_registry", "src/fiber/registry.c",
+     ("        if (is_found) {",
+      "        (void)wf_fetch_sub_release(&all->readers, is_found ? 1 : 0);\n"
+      "        if (is_found) {"),
+     ("    (void)wf_fetch_sub_release(&all->readers, 1); /* (F3) */",
+      "    (void)wf_fetch_sub_release(&all->readers, is_found ? 0 : 1);")),
 ]
 SOURCES = {"model_deque": ["src/queue/deque.c"], "model_ring": ["src/queue/ring.c"],
            "model_mpsc": ["src/queue/mpsc.c"], "model_lock": ["src/os/lock.c"],
