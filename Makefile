@@ -39,7 +39,7 @@ test: build ## all tests; the last line counts them
 	@tools/setup.sh --try test
 	@tests/run.sh --all build/dev
 
-stress: build ## the long tests: WEFT_STRESS_ITEMS items (ten million) through each queue
+stress: build ## the long tests: ten million items through each queue, a million suspended fibers
 	@tests/run.sh --stress build/dev
 
 marks: ## the rare branches of the source, and how many tests reached each in the last `make test`

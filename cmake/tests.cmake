@@ -55,6 +55,7 @@ weft_test(test_migrate tests/unit/fiber/test_migrate.c)
 weft_test(test_overflow tests/unit/fiber/test_overflow.c)
 weft_test(test_stack tests/unit/fiber/test_stack.c)
 
+weft_stress(stress_fiber tests/stress/stress_fiber.c)
 weft_stress(stress_queue tests/stress/stress_queue.c tests/ledger.c)
 
 weft_test_script(tests/tools/test_promises.py)

@@ -269,7 +269,7 @@ void wf_fiber_init(struct wf_fiber *fiber, struct wf_stack *stack, wf_fiber_fn f
 /*
  * [owner]  Gives the fiber floating point control words of its own: while it is suspended, those of
  * its creator are in force again.  For code that changes the rounding mode and waits before it
- * changes it back.  Costs 7 ns each time it is suspended, so it is off by default: then a
+ * changes it back.  Costs 12 ns each time it is suspended, so it is off by default: then a
  * fiber shares the words with all others, and must be suspended only with those it began with.
  */
 void wf_fiber_keep_fp_control(struct wf_fiber *fiber);

@@ -125,7 +125,7 @@ FAULTS = [
      ("while (wf_load_acquire(&all->readers) != 0) {", "while (false) {")),
     ("registry: a slab waits before it is unlinked", "model_registry", "src/fiber/registry.c",
      ("while (wf_load_acquire(&all->readers) != 0) {", "while (false) {"),
-     ("    struct wf_slab *next = wf_load_relaxed(&slab->next); /* relaxed: written under the lock */",
+     ("    struct wf_slab *next = wf_load_relaxed(&slab->next);",
       "    while (wf_load_acquire(&all->readers) != 0) {\n        wf_spin_hint();\n    }\n"
       "    struct wf_slab *next = wf_load_relaxed(&slab->next);")),
     ("registry: a reader leaves before it has looked", "model_registry", "src/fiber/registry.c",

@@ -14,6 +14,7 @@
 #include "aids.h"
 #include "fiber_aids.h"
 #include "marks.h"
+#include "proc_aids.h"
 
 static struct wf_stack_pool pool;
 static struct wf_stack_cache cache;
@@ -346,35 +347,12 @@ static void stacks_that_are_lost_or_come_twice_are_noticed(void)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static size_t resident_bytes(void)
-{
-    unsigned long all = 0;
-    unsigned long resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL);
-    CHECK_EQ(fscanf(file, "%lu %lu", &all, &resident), 2); // NOLINT(cert-err34-c): the kernel's
-    (void)fclose(file);
-    return resident * wf_page_size();
-}
-
 /* Sanitizers keep notes about the memory in memory. */
 #ifdef WF_SWITCH_NOTICED
 enum { IS_COUNT_EXACT = 0 };
 #else
 enum { IS_COUNT_EXACT = 1 };
 #endif
-
-static size_t mapping_count(void)
-{
-    size_t count = 0;
-    FILE *file = fopen("/proc/self/maps", "r");
-    CHECK(file != NULL);
-    for (int c; (c = getc(file)) != EOF;) {
-        count += c == '\n' ? 1 : 0;
-    }
-    (void)fclose(file);
-    return count;
-}
 
 static void the_depth_of_a_stack_is_what_was_touched(void)
 {
