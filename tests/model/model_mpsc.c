@@ -2,9 +2,9 @@
 /*
  * Goal:   src/queue/mpsc.c loses nothing, keeps each sender's order, and tells exactly one sender
  *         to wake the receiver, in every order of steps under every memory model.
- * Method: two or three senders and the receiver; items carry a plain payload.  In the last tests
- *         the receiver sleeps on a futex and only a sender that found the box empty wakes it: a
- *         wrong answer shows as a deadlock.  Keeps S3.20; behaviour 9.
+ * Method: two or three senders and the receiver; items carry a plain payload.  In the last test the
+ *         receiver sleeps on a futex and only a sender that found the box empty wakes it: a wrong
+ *         answer shows as a deadlock.  Keeps S3.20; behaviour 9.
  */
 #include "model/ledger.h"
 #include "os/os.h"
@@ -14,8 +14,10 @@ static struct wf_mpsc box;
 static struct wf_chain taken;
 static wf_atomic_u32 bell;
 static int pushed;
-static int last_of_sender[2];
+static int sender_of[4]; /* by item */
+static int last_of_sender[3];
 
+/* Two items each of two senders. */
 static void start(void)
 {
     ledger_clear();
@@ -23,10 +25,22 @@ static void start(void)
     taken = (struct wf_chain){0};
     wf_store_relaxed(&bell, 0);
     pushed = 4;
-    last_of_sender[0] = last_of_sender[1] = -1;
+    for (int i = 0; i < 4; i++) {
+        sender_of[i] = i / 2;
+    }
+    last_of_sender[0] = last_of_sender[1] = last_of_sender[2] = -1;
 }
 
-/* Items 0 and 1 are the first sender's, 2 and 3 the second's; in the last test, one each. */
+/* One item each of so many senders. */
+static void start_with_one_each(int senders)
+{
+    start();
+    pushed = senders;
+    for (int i = 0; i < senders; i++) {
+        sender_of[i] = i;
+    }
+}
+
 static int take_all(void)
 {
     size_t count = wf_mpsc_take(&box, &taken);
@@ -35,10 +49,9 @@ static int take_all(void)
     struct wf_node *node;
     while ((node = wf_chain_pop(&taken)) != NULL) {
         int number = ledger_take(node);
-        if (pushed == 4) {
-            MODEL_REQUIRE(number > last_of_sender[number / 2]);
-            last_of_sender[number / 2] = number;
-        }
+        int *last = &last_of_sender[sender_of[number]];
+        MODEL_REQUIRE(number > *last);
+        *last = number;
         got++;
     }
     return got;
@@ -61,6 +74,21 @@ static void send_2_3(void)
 {
     (void)wf_mpsc_push(&box, ledger_make(2));
     (void)wf_mpsc_push(&box, ledger_make(3));
+}
+
+static void send_0(void)
+{
+    (void)wf_mpsc_push(&box, ledger_make(0));
+}
+
+static void send_1(void)
+{
+    (void)wf_mpsc_push(&box, ledger_make(1));
+}
+
+static void send_2(void)
+{
+    (void)wf_mpsc_push(&box, ledger_make(2));
 }
 
 static void receive_once(void)
@@ -107,8 +135,12 @@ static void receive_all(void)
 
 static void start_for_two(void)
 {
-    start();
-    pushed = 2;
+    start_with_one_each(2);
+}
+
+static void start_for_three(void)
+{
+    start_with_one_each(3);
 }
 
 static const struct model_test tests[] = {
@@ -123,6 +155,11 @@ static const struct model_test tests[] = {
      .names = {"sender 1", "sender 2", "receiver"},
      .check = check_all,
      .is_slow = 1},
+    {.name = "three senders, one take",
+     .setup = start_for_three,
+     .threads = {send_0, send_1, send_2, receive_once},
+     .names = {"sender 1", "sender 2", "sender 3", "receiver"},
+     .check = check_all},
     {.name = "a sleeping receiver",
      .setup = start_for_two,
      .threads = {send_and_ring_0, send_and_ring_1, receive_all},
