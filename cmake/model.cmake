@@ -2,10 +2,11 @@
 # (WF_MODEL), and the kernel tests.  `make model` runs them.
 set(WEFT_MODEL_ENGINE tests/model/fiber.c tests/model/cell.c tests/model/memory.c
   tests/model/access.c tests/model/heap.c
-  tests/model/search.c tests/model/race.c tests/model/mutant.c tests/model/main.c)
+  tests/model/search.c tests/model/race.c tests/model/mutant.c tests/model/main.c
+  src/base/util.c)
 
 function(weft_model_program name)
-  add_executable(${name} ${ARGN} ${WEFT_MODEL_ENGINE} src/base/util.c)
+  add_executable(${name} ${ARGN} ${WEFT_MODEL_ENGINE})
   target_compile_definitions(${name} PRIVATE WF_MODEL)
   target_compile_options(${name} PRIVATE -O2 -fomit-frame-pointer)
   target_include_directories(${name} PRIVATE src tests)

@@ -9,12 +9,11 @@ A fault is a piece of text of the source and what it becomes; a text that is not
 has outlived its code and is an error."""
 import concurrent.futures
 import pathlib
+import re
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ENGINE = [f"tests/model/{name}.c" for name in (
-    "fiber", "cell", "memory", "access", "heap", "search", "race", "mutant", "main")]
 FLAGS = ["-std=c11", "-O2", "-D_GNU_SOURCE", "-DWF_MODEL", "-I", str(ROOT / "src"), "-I",
          str(ROOT / "tests"), f"-fmacro-prefix-map={ROOT}/="]
 
@@ -52,7 +51,7 @@ FAULTS = [
      ("    wf_store_release(&deque->buffer, buffer);",
       "    wf_store_release(&deque->buffer, buffer);\n    buffer->older = old->older;\n"
       "    wf_free(old);")),
-    ("deque: one slot too few before it grows", "model_deque", "src/queue/deque.c",
+    ("deque: one item too many before it grows", "model_deque", "src/queue/deque.c",
      ("if ((size_t)items_between(top, bottom) < buffer->capacity) {",
       "if ((size_t)items_between(top, bottom) <= buffer->capacity) {")),
     ("ring: capacity off by one", "model_ring", "src/queue/ring.c",
@@ -135,12 +134,6 @@ FAULTS = [
      ("    (void)wf_fetch_sub_release(&all->readers, 1); /* (F3) */",
       "    (void)wf_fetch_sub_release(&all->readers, is_found ? 0 : 1);")),
 ]
-SOURCES = {"model_deque": ["src/queue/deque.c"], "model_ring": ["src/queue/ring.c"],
-           "model_mpsc": ["src/queue/mpsc.c"], "model_lock": ["src/os/lock.c"],
-           "model_inject": ["src/queue/inject.c", "src/os/lock.c"],
-           "model_state": ["src/sched/state.c", "src/os/park.c"],
-           "model_idle": ["src/sched/idle.c", "src/os/park.c"],
-           "model_registry": ["src/fiber/registry.c", "src/os/lock.c"]}
 
 # Such an end says that the checker could not go on, not that the code is wrong.
 LIMITS = ("for the model", "is too small", "not deterministic", "does not end")
@@ -149,6 +142,18 @@ LIMITS = ("for the model", "is too small", "not deterministic", "does not end")
 def run(command):
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False)
+
+
+def read_lists():
+    """The files of the engine, and of each model program {name: [file]}, as CMake has them."""
+    text = (ROOT / "cmake" / "model.cmake").read_text()
+    engine = re.search(r"set\(WEFT_MODEL_ENGINE\s+([^)]*)\)", text)[1].split()
+    programs = {name: files.split()
+                for name, files in re.findall(r"^weft_model\((\w+)\s+([^)]*)\)", text, re.M)}
+    return engine, programs
+
+
+ENGINE, PROGRAMS = read_lists()
 
 
 def try_fault(build, number, fault):
@@ -163,10 +168,9 @@ def try_fault(build, number, fault):
     folder.mkdir(parents=True, exist_ok=True)
     copy = folder / pathlib.Path(source).name
     copy.write_text(text)
-    others = [s for s in SOURCES[program] if s != source]
+    others = [file for file in PROGRAMS[program] if file != source]
     binary = folder / program
-    built = run(["cc", *FLAGS, "-o", str(binary), str(copy), f"tests/model/{program}.c", *others,
-                 *ENGINE, "src/base/util.c"])
+    built = run(["cc", *FLAGS, "-o", str(binary), str(copy), *others, *ENGINE])
     if built.returncode != 0:
         return "does not compile:\n" + built.stdout
     ran = run(["timeout", "120", str(binary), "--stop"])

@@ -19,8 +19,9 @@
  *         order that agrees with every read.
  *
  * Searches
- *   dfs     exhaustive, with sleep sets: one complete run for each class of equivalent orders. With
- *           --bound N: at most N preemptions, without sleep sets.
+ *   dfs     exhaustive, with source sets and sleep sets: one complete run for each class of
+ *           equivalent orders.  With --bound N: at most N preemptions, without either.
+ *   plain   the same with sleep sets alone, to check that source sets lose nothing.
  *   pct:D   random priorities with D-1 change points; --runs and --seed.
  *   random  a uniform choice at each step; --runs and --seed.
  *
