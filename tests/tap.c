@@ -24,6 +24,7 @@
 
 enum {
     EXIT_FAILED = 1,
+    EXIT_RETURNED = 117, /* not 0: that is what code under test gives that exits by itself */
     EXIT_SKIPPED = 77,
     LIMIT_DEFAULT_S = 20,
     TEXT_MAX = 4096,
@@ -134,7 +135,7 @@ static _Noreturn void run_in_child(void (*run)(void), int fd)
     wf_jitter_seed(seed);
     run();
     write_marks();
-    exit(EXIT_SUCCESS); /* not _exit: leak check and coverage happen on the way out */
+    exit(EXIT_RETURNED); /* not _exit: leak check and coverage happen on the way out */
 }
 
 /* Reads what the child says until it is gone or the limit passed; false when it hung. */
@@ -213,7 +214,8 @@ static int limit_ms(unsigned limit_s)
 int tap_run_child(void (*run)(void), char *text, size_t size)
 {
     bool is_hung;
-    return run_forked(run, limit_ms(0), true, text, size, &is_hung);
+    int status = run_forked(run, limit_ms(0), true, text, size, &is_hung);
+    return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RETURNED ? 0 : status;
 }
 
 static void print_text(const char *text)
@@ -233,7 +235,7 @@ static bool run_one(size_t number, const struct tap_test *test)
     int limit = limit_ms(test->limit_s);
     int status = run_forked(test->run, limit, false, text, sizeof(text), &is_hung);
     bool is_skipped = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED;
-    bool is_ok = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    bool is_ok = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RETURNED;
     if (is_skipped) {
         text[strcspn(text, "\n")] = '\0';
         printf("ok %zu - %s # SKIP %s\n", number, test->name, text);

@@ -110,6 +110,20 @@ static void a_crash_is_a_failure_with_its_signal(void)
     CHECK(strstr(text, "# ended by signal 9") != NULL);
 }
 
+static void leave_early(void)
+{
+    _exit(0);
+}
+
+/* Code under test that exits by itself has not passed, whatever it says. */
+static void a_test_that_does_not_return_fails(void)
+{
+    const struct tap_test test = TAP_TEST(leave_early);
+    char text[4096];
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
+    CHECK(strstr(text, "# exit status 0") != NULL);
+}
+
 static void a_hanging_test_is_ended_and_fails(void)
 {
     const struct tap_test test = TAP_TEST_LIMIT(hang, 1);
@@ -165,6 +179,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_failed_check_names_place_and_values),
     TAP_TEST(a_failure_in_any_thread_fails_the_test),
     TAP_TEST(a_crash_is_a_failure_with_its_signal),
+    TAP_TEST(a_test_that_does_not_return_fails),
     TAP_TEST(a_hanging_test_is_ended_and_fails),
     TAP_TEST(a_hanging_child_is_ended_by_a_limit_that_scales_too),
     TAP_TEST(a_skip_counts_as_ok_and_says_why),
