@@ -8,6 +8,11 @@ the table, and a table that is not complete, in order and without doubles.
 
 Understood in tests:  S4.12   S4.9-S4.14   S4.9-14   S4.9, S4.11
                       behaviour 5   behaviours 4-6, 8 and 9
+                      part of S4.12   part of behaviours 4-6
+
+A number behind "part of" is not counted: the test shows something of the promise, and all tests
+together not yet the whole.  The words hold for what follows them at once, up to its comma, or for
+the whole list of behaviours.
 
 Only the plural takes a list: in "behaviour 5, 10 threads" the 10 is not a behaviour.  Counting too
 little shows up as a promise not yet kept; counting too much would show up nowhere.
@@ -36,18 +41,23 @@ WIDTH = 100
 
 Number = collections.namedtuple("Number", "family n")
 Place = collections.namedtuple("Place", "file line")  # line 0: the file as a whole
+Mention = collections.namedtuple("Mention", "place test is_part")
+Span = collections.namedtuple("Span", "line first last is_part")
 
 ROW = re.compile(r"\|\s*(?:(S\d+)\.)?(\d+)\s*\|(.*)\|\s*$")
 
-CITED_PROMISE = re.compile(r"\b(S\d+)\.(\d+)(?:-(?:(S\d+)\.)?(\d+))?\b")
-
 # A list may run on over lines of a comment: blanks and the marks that begin such a line.
 GAP = r"(?:[\s*#]|//)"
+PART_OF = rf"(\bpart{GAP}+of{GAP}+)?"
 COMMA_OR_AND = rf"(?:{GAP}*,{GAP}*(?:and{GAP}+)?|{GAP}+and{GAP}+)"
 # Not the 10 of 10^7, 10ms or 10.5.
 ITEM = r"\d+(?:-\d+)?(?![\w^]|\.\d)"
+CITED_PROMISE = re.compile(rf"(?i:{PART_OF})\b(S\d+)\.(\d+)(?:-(?:(S\d+)\.)?(\d+))?\b")
 CITED_BEHAVIOURS = re.compile(
-    rf"\bbehaviou?r(s?){GAP}+({ITEM}(?:{COMMA_OR_AND}{ITEM})*)", re.IGNORECASE)
+    rf"{PART_OF}\bbehaviou?r(s?){GAP}+({ITEM}(?:{COMMA_OR_AND}{ITEM})*)", re.IGNORECASE)
+
+# What a test is called: a function that begins in the first column, or a method of a test case.
+DEFINITION = re.compile(r"(?:[a-z_].*?[\s*])?(\w+)\([^;]*$|\s+def (test_\w+)\(")
 
 
 def number_text(number):
@@ -100,17 +110,36 @@ def check_table(text):
 
 
 def spans_in(text):
-    """Yields (line, first, last) for everything the text of a test names, true or not; first and
-    last are the same Number where no range is named."""
+    """Yields a Span for everything the text of a test names, true or not; first and last are the
+    same Number where no range is named."""
     for match in CITED_PROMISE.finditer(text):
-        family, first, last_family, last = match.groups()
-        yield (line_of(text, match.start()), Number(family, int(first)),
-               Number(last_family or family, int(last or first)))
+        part, family, first, last_family, last = match.groups()
+        yield Span(line_of(text, match.start(2)), Number(family, int(first)),
+                   Number(last_family or family, int(last or first)), part is not None)
     for match in CITED_BEHAVIOURS.finditer(text):
-        items = list(re.finditer(r"(\d+)(?:-(\d+))?", match[2]))
-        for item in items if match[1] else items[:1]:
-            yield (line_of(text, match.start(2) + item.start()), Number(BEHAVIOUR, int(item[1])),
-                   Number(BEHAVIOUR, int(item[2] or item[1])))
+        items = list(re.finditer(r"(\d+)(?:-(\d+))?", match[3]))
+        for item in items if match[2] else items[:1]:
+            yield Span(line_of(text, match.start(3) + item.start()),
+                       Number(BEHAVIOUR, int(item[1])), Number(BEHAVIOUR, int(item[2] or item[1])),
+                       match[1] is not None)
+
+
+def test_at(lines, line):
+    """The name of the function that a comment on this line stands in, or right before; "" for the
+    file as a whole."""
+    def name_in(text):
+        match = DEFINITION.match(text)
+        return match[1] or match[2] if match else ""
+
+    for text in reversed(lines[:line]):
+        if name_in(text):
+            return name_in(text)
+        if text.startswith("}"):
+            break
+    for text in lines[line:]:
+        if text.strip() and not text.startswith((" *", "/*")):
+            return name_in(text)
+    return ""
 
 
 def span_fault(first, last):
@@ -124,21 +153,30 @@ def span_fault(first, last):
 
 
 def scan_tests(root):
-    """Gives who names what, {Number: [Place]}, and the faults as (Place, what)."""
-    keepers = collections.defaultdict(list)
+    """Gives who names what, {Number: [Mention]}, and the faults as (Place, what)."""
+    mentions = collections.defaultdict(list)
     faults = []
     for path in sorted((root / TESTS).rglob("*")):
         if path.suffix not in SUFFIXES or not path.is_file():
             continue
         file = path.relative_to(root).as_posix()
-        for line, first, last in spans_in(path.read_text(encoding="utf-8", errors="replace")):
-            fault = span_fault(first, last)
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for span in spans_in(text):
+            place = Place(file, span.line)
+            fault = span_fault(span.first, span.last)
             if fault is not None:
-                faults.append((Place(file, line), fault))
+                faults.append((place, fault))
                 continue
-            for n in range(first.n, last.n + 1):
-                keepers[Number(first.family, n)].append(Place(file, line))
-    return keepers, faults
+            mention = Mention(place, test_at(text.splitlines(), span.line), span.is_part)
+            for n in range(span.first.n, span.last.n + 1):
+                mentions[Number(span.first.family, n)].append(mention)
+    return mentions, faults
+
+
+def kept(mentions):
+    """The numbers that somebody names without "part of"."""
+    return {number for number, where in mentions.items()
+            if not all(mention.is_part for mention in where)}
 
 
 def ranges_text(numbers):
@@ -152,44 +190,59 @@ def ranges_text(numbers):
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def count_kept(families, keepers):
-    return sum(1 for number in keepers if number.family in families)
+def count_line(title, families, mentions):
+    whole = sum(1 for number in kept(mentions) if number.family in families)
+    parts = sum(1 for number in mentions if number.family in families) - whole
+    total = sum(SIZES[family] for family in families)
+    return f"{title:<10} {whole:>3} of {total:>3} kept" + (f", {parts} in part" if parts else "")
 
 
-def family_report(family, keepers):
-    """One line for a family, and below it the numbers that no test names."""
-    size = SIZES[family]
-    title = "behaviours" if family == BEHAVIOUR else family
-    lines = [f"{title:<10} {count_kept([family], keepers):>3} of {size:>3} kept"]
-    open_numbers = [n for n in range(1, size + 1) if Number(family, n) not in keepers]
-    if open_numbers:
-        lines += textwrap.wrap("not yet: " + ranges_text(open_numbers), WIDTH,
-                               initial_indent="    ", subsequent_indent=" " * 13)
+def family_report(family, mentions):
+    """One line for a family, and below it the numbers that no test keeps."""
+    lines = [count_line("behaviours" if family == BEHAVIOUR else family, [family], mentions)]
+    numbers = [Number(family, n) for n in range(1, SIZES[family] + 1)]
+    unkept = [number for number in numbers if number not in kept(mentions)]
+    for title, some in (("in part: ", [number.n for number in unkept if number in mentions]),
+                        ("not yet: ", [number.n for number in unkept if number not in mentions])):
+        if some:
+            lines += textwrap.wrap(title + ranges_text(some), WIDTH,
+                                   initial_indent="    ", subsequent_indent=" " * 13)
     return "\n".join(lines)
 
 
-def report(keepers):
-    total = sum(SIZES[family] for family in DESIGNS)
+def report(mentions):
     return "\n".join([
-        *(family_report(family, keepers) for family in DESIGNS),
-        f"{'promises':<10} {count_kept(DESIGNS, keepers):>3} of {total:>3} kept",
-        family_report(BEHAVIOUR, keepers),
+        *(family_report(family, mentions) for family in DESIGNS),
+        count_line("promises", DESIGNS, mentions),
+        family_report(BEHAVIOUR, mentions),
     ])
 
 
-def print_keepers(number, keepers):
-    for place in keepers[number]:
-        print(place_text(place))
-    if not keepers[number]:
-        print(f"no test names {number_text(number)} yet")
+def promise_text(number, table):
+    """What the table promises under this number."""
+    for row in table.splitlines():
+        match = ROW.match(row)
+        if match and Number(match[1] or BEHAVIOUR, int(match[2])) == number:
+            return match[3].split("|")[0].strip()
+    return ""
+
+
+def print_mentions(number, table, mentions):
+    print(textwrap.fill(f"{number_text(number)}: {promise_text(number, table)}", WIDTH))
+    for mention in mentions.get(number, []):
+        part = "  (in part)" if mention.is_part else ""
+        print(f"    {place_text(mention.place)}  {mention.test or 'the file'}{part}")
+    if number not in mentions:
+        print("    no test names it yet")
 
 
 def parse_number(text):
-    """Reads S4.12, "behaviour 5" or 5; None for anything else, and for what does not exist."""
-    match = re.fullmatch(r"(?:(S\d+)\.|(?:behaviour )?)(\d+)", text)
+    """Reads S4.12, s4.12, "behaviour 5" or 5; None for anything else, and for what does not
+    exist."""
+    match = re.fullmatch(r"(?:(S\d+)\.|(?:behaviour )?)(\d+)", text, re.IGNORECASE)
     if match is None:
         return None
-    number = Number(match[1] or BEHAVIOUR, int(match[2]))
+    number = Number(match[1].upper() if match[1] else BEHAVIOUR, int(match[2]))
     return number if exists(number) else None
 
 
@@ -212,16 +265,16 @@ def main(arguments):
         table = (options.root / TABLE).read_text(encoding="utf-8")
     except OSError as error:
         parser.error(f"cannot read the table: {error}")
-    keepers, test_faults = scan_tests(options.root)
+    mentions, test_faults = scan_tests(options.root)
     faults = [(Place(TABLE.as_posix(), line), what) for line, what in check_table(table)]
     faults += test_faults
     for place, what in faults:
         print(f"{place_text(place)}: {what}", file=sys.stderr)
 
     if wanted is not None:
-        print_keepers(wanted, keepers)
+        print_mentions(wanted, table, mentions)
     else:
-        print(report(keepers))
+        print(report(mentions))
     return 1 if faults else 0
 
 

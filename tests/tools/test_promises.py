@@ -74,9 +74,11 @@ class Tree(unittest.TestCase):
     def named(self, text):
         """What a test with this text keeps: {(family, n)}.  The text must be without fault."""
         self.write("tests/a.c", text)
-        keepers, faults = promises.scan_tests(self.root)
+        mentions, faults = promises.scan_tests(self.root)
         self.assertEqual(faults, [])
-        return {tuple(number) for number in keepers}
+        self.in_part = {tuple(number) for number in mentions} - \
+            {tuple(number) for number in promises.kept(mentions)}
+        return {tuple(number) for number in promises.kept(mentions)}
 
 
 class Table(Tree):
@@ -182,6 +184,28 @@ class Citations(Tree):
     def test_end_of_a_comment_ends_the_list(self):
         self.assertEqual(self.named(f"/* odd {b('')} */ 5"), set())
 
+    def test_a_part_is_not_kept(self):
+        for words in ("part of ", "Part of ", "part\n * of "):
+            self.assertEqual(self.named(f"/* {words}{p(4, 9)} */"), set(), words)
+            self.assertEqual(self.in_part, {("S4", 9)})
+            self.assertEqual(self.named(f"/* {words}{b('s 4-5 and 7')} */"), set(), words)
+            self.assertEqual(self.in_part, {("behaviour", n) for n in (4, 5, 7)})
+        self.assertEqual(self.named(f"/* part of {p(4, 9)}-{p(4, 11)} */"), set())
+        self.assertEqual(self.in_part, {("S4", 9), ("S4", 10), ("S4", 11)})
+
+    def test_part_of_holds_up_to_the_comma(self):
+        self.assertEqual(self.named(f"/* part of {p(4, 9)}, {p(4, 11)}; part of {b(' 5')} */"),
+                         {("S4", 11)})
+        self.assertEqual(self.in_part, {("S4", 9), ("behaviour", 5)})
+
+    def test_a_part_beside_the_whole_is_kept(self):
+        self.assertEqual(self.named(f"part of {p(4, 9)}\n{p(4, 9)}\npart of {p(4, 9)}"),
+                         {("S4", 9)})
+
+    def test_a_part_that_does_not_exist_is_refused(self):
+        self.write("tests/a.c", f"/* part of {p(4, 46)} */")
+        self.assertEqual(self.run_tool()[0], 1)
+
     def test_number_that_does_not_exist_is_refused(self):
         for text, what in ((p(4, 46), p(4, 46)), (p(4, 0), p(4, 0)), (p(5, 1), p(5, 1)),
                            (f"{p(4, 40)}-{p(4, 46)}", p(4, 46)),
@@ -203,10 +227,11 @@ class Citations(Tree):
         for name in ("src/f.c", "bench/g.c", "tests/h.md", "tests/i.log", "j.c"):
             self.write(name, p(1, 2))
         _, out, _ = self.run_tool("--list", p(1, 1))
-        self.assertEqual(out.split(), ["tests/a.c:1", "tests/b.h:1", "tests/d.py:1",
-                                       "tests/deep/er/c.sh:1", "tests/e.raya:1"])
+        self.assertEqual([line.split()[0] for line in out.splitlines()[1:]],
+                         ["tests/a.c:1", "tests/b.h:1", "tests/d.py:1",
+                          "tests/deep/er/c.sh:1", "tests/e.raya:1"])
         _, out, _ = self.run_tool("--list", p(1, 2))
-        self.assertEqual(out, f"no test names {p(1, 2)} yet\n")
+        self.assertEqual(out, f"{p(1, 2)}: A promise.\n    no test names it yet\n")
 
 
 class Report(Tree):
@@ -221,6 +246,14 @@ class Report(Tree):
         self.assertRegex(out, r"promises +54 of 184 kept\n")
         self.assertRegex(out, r"behaviours +65 of +66 kept\n +not yet: 1\n")
 
+    def test_parts_are_counted_apart(self):
+        self.write("tests/a.c", f"part of {p(0, 1)}-{p(0, 30)} {p(0, 3)}; part of {b(' 2')}")
+        _, out, _ = self.run_tool()
+        self.assertRegex(out, r"S0 +1 of +31 kept, 29 in part\n"
+                              r" +in part: 1-2, 4-30\n +not yet: 31\n")
+        self.assertRegex(out, r"promises +1 of 184 kept, 29 in part\n")
+        self.assertRegex(out, r"behaviours +0 of +66 kept, 1 in part\n +in part: 2\n")
+
     def test_long_lists_are_wrapped(self):
         self.write("tests/a.c", " ".join(p(2, n) for n in range(1, 54, 2)))
         _, out, _ = self.run_tool()
@@ -231,7 +264,28 @@ class Report(Tree):
         self.write("tests/a.c", f"\n\n/* {p(4, 1)}-{p(4, 3)}\n * {b('s 1,')}\n * 2 */\n")
         for number, place in ((p(4, 2), "a.c:3"), (b(" 1"), "a.c:4"), ("2", "a.c:5")):
             status, out, err = self.run_tool("--list", *number.split())
-            self.assertEqual((status, out, err), (0, f"tests/{place}\n", ""))
+            self.assertEqual((status, err), (0, ""))
+            self.assertEqual(out.splitlines()[1:], [f"    tests/{place}  the file"])
+
+    def test_list_shows_the_promise_and_the_tests(self):
+        number = p(4, 1)
+        self.write("tests/a.c", "\n".join([
+            f"/* {number} */", "#include <a.h>",           # the file
+            f"/* {number}: more",                           # right before a function
+            " * than a line. */", "static int *before(int a,", "                   int b)",
+            "{", f"    /* part of {number} */", "}", "",    # inside it
+            f"/* {number} */", "static const int table[] = {", f"    1, /* {number} */", "};"]))
+        self.write("tests/b.py", f"class A:\n    def test_b(self):\n        # {number}\n")
+        for name in (number, number.lower()):
+            _, out, _ = self.run_tool("--list", name)
+            self.assertEqual(out.splitlines(), [
+                f"{number}: A promise.",
+                "    tests/a.c:1  the file",
+                "    tests/a.c:3  before",
+                "    tests/a.c:8  before  (in part)",
+                "    tests/a.c:11  the file",
+                "    tests/a.c:13  the file",
+                "    tests/b.py:3  test_b"])
 
     def test_list_of_an_unknown_number_is_bad_usage(self):
         for number in (p(4, 46), "67", "0", "S4", "rubbish"):
@@ -249,9 +303,10 @@ class RealTree(unittest.TestCase):
         self.assertRegex(run.stdout, r"behaviours +\d+ of +66 kept")
 
     def test_this_file_keeps_no_promise(self):
-        keepers, _ = promises.scan_tests(ROOT)
+        mentions, _ = promises.scan_tests(ROOT)
         here = pathlib.Path(__file__).resolve().relative_to(ROOT).as_posix()
-        self.assertNotIn(here, {place.file for places in keepers.values() for place in places})
+        self.assertNotIn(here, {mention.place.file
+                                for where in mentions.values() for mention in where})
 
 
 if __name__ == "__main__":
