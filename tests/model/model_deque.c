@@ -4,7 +4,7 @@
  *         buffer is replaced, in every order of steps under every memory model.
  * Method: buffers of 1 to 4 slots with 8-bit positions that start just before they wrap; an owner
  *         and one or two thieves; items carry a plain payload.
- *         Keeps S3.13, S3.14, S2.37; behaviours 5-7.
+ *         Keeps S3.13, S3.14, behaviour 7; part of S2.37, part of behaviours 5 and 6.
  */
 #include "model/ledger.h"
 #include "queue/queue.h"

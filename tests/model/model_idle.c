@@ -5,7 +5,7 @@
  * Method: workers that search, take and sleep for ever; producers that queue and notify.  Work is a
  *         counter with plain data behind it.  When nobody can act any more, all work must have been
  *         taken, every worker be announced as asleep, and nobody count as searching.
- *         Keeps S4.24, S4.28, S4.29, S4.30; behaviours 13, 14, 17.
+ *         Keeps S4.24, S4.28, S4.29, S4.30, behaviour 13; part of behaviours 14 and 17.
  */
 #include "model/model.h"
 #include "sched/sched.h"

@@ -3,7 +3,7 @@
  * Goal:   src/queue/inject.c hands out every item exactly once, with its contents, never above its
  *         capacity, in every order of steps under every memory model.
  * Method: producers and consumers on the real queue over the real lock; plain payloads.
- *         Keeps S4.18-S4.20, S3.8, S3.11; behaviour 8.
+ *         Keeps S4.18, S3.8; part of S4.19, part of behaviour 8.
  */
 #include "model/ledger.h"
 #include "queue/queue.h"

@@ -4,7 +4,7 @@
  *         to wake the receiver, in every order of steps under every memory model.
  * Method: two or three senders and the receiver; items carry a plain payload.  In the last test the
  *         receiver sleeps on a futex and only a sender that found the box empty wakes it: a wrong
- *         answer shows as a deadlock.  Keeps S3.20; behaviour 9.
+ *         answer shows as a deadlock.  Keeps behaviour 9; part of S3.20.
  */
 #include "model/ledger.h"
 #include "os/os.h"

@@ -4,7 +4,8 @@
  *         steps under every memory model.
  * Method: a ring of 4 slots with 8-bit positions that start just before they wrap.  An owner and
  *         one or two thieves with rings of their own; items carry a plain payload.
- *         Keeps S4.9-S4.14; behaviours 1-6.
+ *         Keeps S4.10-S4.14, behaviour 4; part of S4.9, part of behaviours 1-3, 5 and 6, which want
+ *         256 slots, 32-bit positions, eight thieves and ten million rounds.
  */
 #include "model/ledger.h"
 #include "queue/queue.h"

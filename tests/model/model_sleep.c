@@ -4,7 +4,7 @@
  *         should be written, and each way to get it wrong shows as a deadlock where it is one.
  * Method: a worker announces its sleep, looks once more at the global queue (the real one), and
  *         sleeps on a futex; a producer pushes and wakes whoever has announced itself.  The wrong
- *         forms leave out the second look, or the fences.  Behaviour 12 in small.
+ *         forms leave out the second look, or the fences.  Shows part of S4.28 in small.
  */
 #include "model/ledger.h"
 #include "queue/queue.h"

@@ -15,7 +15,7 @@
 
 /* ---- random numbers ------------------------------------------------------------------------ */
 
-/* S4.7: each worker chooses its victims by a generator of the xorshift+ family. */
+/* part of S4.7: each worker chooses its victims by a generator of the xorshift+ family. */
 static void the_generator_is_xorshift128_plus(void)
 {
     static const uint64_t expected[] = {

@@ -79,7 +79,8 @@ static uint64_t blocks_allocated(void)
 
 /* ---- alone --------------------------------------------------------------------------------- */
 
-/* S0.13 (the local queue is LIFO); S2.22 (push and pop); S2.40 (LIFO, empty); S3.7; S3.10 */
+/* part of S0.13 (the local queue is LIFO), part of S2.22 (push and pop), part of S2.40 (newest
+ * first, empty), part of S3.7, part of S3.10: what a worker makes of it is still to be shown */
 static void the_owner_gets_the_newest_first(void)
 {
     struct wf_deque deque;
@@ -97,8 +98,8 @@ static void the_owner_gets_the_newest_first(void)
     wf_deque_done(&deque);
 }
 
-/* S0.15 (the victim's FIFO end); S2.13 (three tasks: the thief gets the first, the owner goes on
- * with the third); S2.40 (FIFO steal); S3.14 (thieves take at the top) */
+/* part of S0.15 (the victim's FIFO end), part of S2.13 (three tasks: the thief gets the first, the
+ * owner goes on with the third), part of S2.40 (oldest stolen); S3.14 (thieves take at the top) */
 static void a_thief_gets_the_oldest(void)
 {
     struct wf_deque deque;
@@ -162,7 +163,7 @@ static void check_growth(wf_deque_pos offset)
     wf_deque_done(&deque);
 }
 
-/* S0.24, S3.13 (growable); behaviour 7 (buffers come back) */
+/* S0.24, S3.13 (growable); part of behaviour 7 (buffers come back) */
 static void growth_keeps_every_item_in_its_place(void)
 {
     uint64_t before = blocks_out();
@@ -304,8 +305,8 @@ static void check_steal_half(size_t count, size_t taken)
     wf_deque_done(&into);
 }
 
-/* behaviour 3; S3.15 kept differently: half, by one CAS an item, because one CAS over several is
- * unsafe against an owner that pops LIFO */
+/* part of behaviour 3; S3.15 kept differently: half, by one CAS an item, because one CAS over
+ * several is unsafe against an owner that pops LIFO */
 static void a_thief_takes_half_rounded_up(void)
 {
     const struct {
@@ -543,7 +544,7 @@ static void check_every_pair(size_t filled, step_fn first, step_fn second)
     }
 }
 
-/* behaviour 5, for every place where the two can meet; S3.10 */
+/* part of behaviour 5, for every place where the two can meet; part of S3.10 */
 static void a_pop_meets_a_steal(void)
 {
     for (size_t filled = 1; filled <= 4; filled++) {
@@ -560,7 +561,7 @@ static void a_pop_and_a_steal_are_both_interrupted(void)
     check_reached("deque.pop_lost_last");
 }
 
-/* S2.40 (concurrent steals); S3.14 (thieves by CAS) */
+/* part of S2.40 (concurrent steals); S3.14 (thieves by CAS) */
 static void a_steal_meets_a_steal(void)
 {
     for (size_t filled = 1; filled <= 3; filled++) {
@@ -569,7 +570,7 @@ static void a_steal_meets_a_steal(void)
     check_reached("deque.steal_lost");
 }
 
-/* behaviour 6 and S3.15: a thief that takes half sleeps anywhere while the owner pops into the
+/* part of behaviour 6; S3.15: a thief that takes half sleeps anywhere while the owner pops into the
  * half that it has seen; one CAS over that half would take an item twice */
 static void a_steal_of_half_meets_pops(void)
 {
@@ -640,7 +641,7 @@ static void *thief_main(void *arg)
     return arg;
 }
 
-/* behaviour 7; S2.40 (many stealers) */
+/* behaviour 7; part of S2.40 (many thieves) */
 static void a_deque_grows_while_thieves_steal(void)
 {
     uint64_t blocks = blocks_out();

@@ -134,7 +134,7 @@ static const struct share shares[] = {
     {65, 1, 0, ROOMY, 64},
     {1000, 4, 0, ROOMY, 64},
     {1000, 4, WF_INJECT_BATCH_MAX, ROOMY, 64},
-    /* at most what the user chose: S4.19 (32); S3.11 (one to run and 16 more) */
+    /* at most what the user chose: S4.19 (32); part of S3.11 (one and 16 more) */
     {1000, 4, 32, ROOMY, 32},
     {1000, 1, 1 + WF_INJECT_BATCH_DEPTH_FIRST, ROOMY, 17},
     {10, 1, 1 + WF_INJECT_BATCH_DEPTH_FIRST, ROOMY, 10},
@@ -150,7 +150,7 @@ static const struct share shares[] = {
     {100, 0, 0, ROOMY, 64},
 };
 
-/* behaviour 8 (batch pop, fair share); S3.11; S4.19 */
+/* behaviour 8 (batch pop, fair share); part of S3.11; S4.19 */
 static void a_worker_takes_its_share(void)
 {
     for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {

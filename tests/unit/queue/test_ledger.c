@@ -34,7 +34,7 @@ static void ring_items_are_taken_exactly_once(void)
     check_with_more_and_more(ledger_ring);
 }
 
-/* behaviour 6 (LIFO owner, steal-half), behaviour 7; S2.40 (many stealers, concurrent steals) */
+/* behaviour 6 (LIFO owner, steal-half), behaviour 7; part of S2.40 (many thieves) */
 static void deque_items_are_taken_exactly_once(void)
 {
     check_with_more_and_more(ledger_deque);
@@ -46,7 +46,7 @@ static void injected_items_are_taken_exactly_once(void)
     check_with_more_and_more(ledger_inject);
 }
 
-/* behaviour 9 (senders lose nothing, whoever is preempted); S3.20 */
+/* behaviour 9 (senders lose nothing, whoever is preempted); part of S3.20 */
 static void sent_items_arrive_exactly_once_and_in_order(void)
 {
     for (unsigned senders = 1; senders <= THIEVES_MAX; senders++) {
@@ -54,14 +54,14 @@ static void sent_items_arrive_exactly_once_and_in_order(void)
     }
 }
 
-/* behaviour 5 */
+/* part of behaviour 5: the rounds are the stress test's */
 static void the_last_items_of_a_ring_have_one_winner_each(void)
 {
     struct ledger_report report = ledger_last_of_ring(ROUNDS);
     tap_note("owner %ju, thief %ju", (uintmax_t)report.by_owner, (uintmax_t)report.by_others);
 }
 
-/* behaviour 5 */
+/* part of behaviour 5: the rounds are the stress test's */
 static void the_last_items_of_a_deque_have_one_winner_each(void)
 {
     struct ledger_report report = ledger_last_of_deque(ROUNDS);

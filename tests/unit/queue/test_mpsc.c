@@ -30,7 +30,7 @@ static void check_chain(struct wf_chain *chain, size_t from, size_t to)
 
 /* ---- alone --------------------------------------------------------------------------------- */
 
-/* S3.20: the events of a process come in the order they were sent */
+/* part of S3.20: the events of a process come in the order they were sent */
 static void items_arrive_in_the_order_they_were_sent(void)
 {
     struct wf_mpsc mpsc;

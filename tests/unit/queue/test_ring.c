@@ -507,7 +507,7 @@ static void check_every_pair(size_t filled, step_fn first, step_fn second)
     }
 }
 
-/* behaviour 5, for every place where the two can meet; S4.12 (pop retries on a lost CAS) */
+/* part of behaviour 5, for every place where the two can meet; S4.12 (pop retries on a lost CAS) */
 static void a_pop_meets_a_steal(void)
 {
     for (size_t filled = 1; filled <= 4; filled++) {
