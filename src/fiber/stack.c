@@ -49,12 +49,12 @@ static unsigned cache_max(unsigned class_index)
 
 static struct wf_slab *slab_of(struct wf_list *link)
 {
-    return (struct wf_slab *)(void *)((char *)link - offsetof(struct wf_slab, link));
+    return wf_container_of(link, struct wf_slab, link);
 }
 
 static struct wf_slab *slab_of_dirty(struct wf_list *link)
 {
-    return (struct wf_slab *)(void *)((char *)link - offsetof(struct wf_slab, dirty_link));
+    return wf_container_of(link, struct wf_slab, dirty_link);
 }
 
 /* [locked pool->lock]  Puts the slab where it belongs after its bits changed. */
