@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* marks.h - lets a test that sets out to reach a rare branch prove that it did. */
+/* marks.h - which rare branches a test has reached: for the test that set out to, and for
+ * tests/marks.sh, which wants each reached by some. */
 #ifndef MARKS_H
 #define MARKS_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -24,6 +26,24 @@ static inline void check_reached(const char *name)
 #else
     (void)name;
 #endif
+}
+
+/* Appends the marks this process reached to the file, if one is named; one write for all of them
+ * keeps the lines of parallel tests whole. */
+static inline void marks_write(const char *path)
+{
+    const struct wf_mark *mark;
+    size_t count = wf_marks(&mark);
+    FILE *file = path == NULL || count == 0 ? NULL : fopen(path, "a");
+    if (file == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (wf_load_relaxed(&mark[i].is_reached) != 0) {
+            (void)fprintf(file, "%s\n", mark[i].name);
+        }
+    }
+    (void)fclose(file);
 }
 
 #endif

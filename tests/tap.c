@@ -9,6 +9,7 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "marks.h"
 
 enum {
     EXIT_FAILED = 1,
@@ -30,29 +32,25 @@ enum {
     TEXT_MAX = 4096,
 };
 
+static const char *program;
 static uint64_t seed;
 static int report_fd = STDERR_FILENO;
 
 /* Coverage counters are written at a normal exit only; gcc's runtime offers this where linked. */
 extern void __gcov_dump(void) __attribute__((weak));
 
-__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list args)
+void tap_note(const char *format, ...)
 {
     char text[TEXT_MAX];
+    va_list args;
+    va_start(args, format);
     int length = vsnprintf(text, sizeof(text) - 1, format, args);
+    va_end(args);
     size_t size = length < 0 ? 0 : (size_t)length;
     size = size < sizeof(text) - 2 ? size : sizeof(text) - 2;
     text[size++] = '\n';
     /* A full or closed pipe loses the remark, not the verdict. */
     (void)!write(report_fd, text, size);
-}
-
-void tap_note(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    say(format, args);
-    va_end(args);
 }
 
 static _Noreturn void leave(int status)
@@ -101,24 +99,6 @@ uint64_t tap_seed(void)
     return seed;
 }
 
-/* Appends the marks this process reached; O_APPEND keeps lines of parallel tests whole. */
-static void write_marks(void)
-{
-    const char *path = getenv("WEFT_TEST_MARKS");
-    const struct wf_mark *mark;
-    size_t count = wf_marks(&mark);
-    FILE *file = path == NULL || count == 0 ? NULL : fopen(path, "a");
-    if (file == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (wf_load_relaxed(&mark[i].is_reached) != 0) {
-            (void)fprintf(file, "%s\n", mark[i].name);
-        }
-    }
-    (void)fclose(file);
-}
-
 /* abort() goes on when this returns.  Not safe in general, but a panic is no interruption. */
 static void dump_coverage(int number)
 {
@@ -134,7 +114,7 @@ static _Noreturn void run_in_child(void (*run)(void), int fd)
     }
     wf_jitter_seed(seed);
     run();
-    write_marks();
+    marks_write(getenv("WEFT_TEST_MARKS"));
     exit(EXIT_RETURNED); /* not _exit: leak check and coverage happen on the way out */
 }
 
@@ -207,8 +187,8 @@ static int limit_ms(unsigned limit_s)
 {
     const char *text = getenv("WEFT_TEST_TIME");
     double factor = text == NULL ? 1.0 : strtod(text, NULL);
-    unsigned seconds = limit_s == 0 ? LIMIT_DEFAULT_S : limit_s;
-    return (int)(seconds * 1000.0 * (factor > 0 ? factor : 1.0));
+    double ms = (limit_s == 0 ? LIMIT_DEFAULT_S : limit_s) * 1000.0 * factor;
+    return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
 int tap_run_child(void (*run)(void), char *text, size_t size)
@@ -251,7 +231,7 @@ static bool run_one(size_t number, const struct tap_test *test)
         printf("# exit status %d\n", WEXITSTATUS(status));
     }
     if (!is_ok) {
-        printf("# seed %ju (WEFT_TEST_SEED)\n", (uintmax_t)seed);
+        printf("# again: WEFT_TEST_SEED=%ju %s %s\n", (uintmax_t)seed, program, test->name);
     }
     return is_ok;
 }
@@ -266,14 +246,39 @@ static bool is_wanted(const char *name, int argc, char **argv)
     return argc < 2;
 }
 
+/* False, and said why, where a variable is not what tap.h wants. */
+static bool is_environment_good(void)
+{
+    const char *text = getenv("WEFT_TEST_SEED");
+    if (text != NULL && (*text == '\0' || text[strspn(text, "0123456789")] != '\0')) {
+        (void)fprintf(stderr, "WEFT_TEST_SEED=%s: not a number\n", text);
+        return false;
+    }
+    char *end;
+    text = getenv("WEFT_TEST_TIME");
+    if (text != NULL && (!(strtod(text, &end) > 0) || *end != '\0')) {
+        (void)fprintf(stderr, "WEFT_TEST_TIME=%s: not a positive number\n", text);
+        return false;
+    }
+    return true;
+}
+
 int tap_main(int argc, char **argv, const char *file, const struct tap_test *tests, size_t count)
 {
+    program = argv[0];
+    if (!is_environment_good()) {
+        return 2;
+    }
     const char *seed_text = getenv("WEFT_TEST_SEED");
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     seed = seed_text != NULL ? strtoull(seed_text, NULL, 10)
                              : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     bool is_list = argc == 2 && strcmp(argv[1], "--list") == 0;
+    if (argc > 1 && argv[1][0] == '-' && !is_list) {
+        (void)fprintf(stderr, "usage: %s [--list | NAME...]\n", program);
+        return strcmp(argv[1], "--help") == 0 ? 0 : 2;
+    }
     size_t wanted = 0;
     bool all_ok = true;
     for (size_t i = 0; i < count; i++) {

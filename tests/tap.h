@@ -10,7 +10,7 @@
  *              WEFT_TEST_TIME  multiplies every time limit (sanitizers, valgrind, emulation)
  *              WEFT_TEST_MARKS file to which the names of reached WF_REACHED marks are appended
  * Arguments:   NAME...         run only the tests whose name contains one of these
- *              --list          print the names
+ *              --list          print the names; --help the usage
  * Exit status: 0 all passed, 1 some failed, 2 bad usage.
  */
 #ifndef TAP_H
@@ -39,7 +39,7 @@ int tap_main(int argc, char **argv, const char *file, const struct tap_test *tes
         return tap_main(argc, argv, __FILE__, tests, sizeof(tests) / sizeof((tests)[0]));          \
     }
 
-/* Each test process starts with the same seed, printed when a test fails. */
+/* Each test process starts with the same seed; a failed test prints how to run it again. */
 uint64_t tap_seed(void);
 
 /* Ends the test as skipped; only where the machine, not the code, lacks something. */

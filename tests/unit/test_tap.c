@@ -17,9 +17,12 @@ static const struct tap_test *inner;
 static char inner_name[] = "inner";
 static char *inner_args[3] = {inner_name, NULL, NULL};
 static int inner_argc = 1;
+static const char *inner_variable; /* set for the inner suite alone; NULL: none */
+static const char *inner_value;
 
 static void run_inner(void)
 {
+    CHECK(inner_variable == NULL || setenv(inner_variable, inner_value, 1) == 0);
     (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* tap_run_child collects stderr */
     exit(tap_main(inner_argc, inner_args, "inner", inner, 1));
 }
@@ -91,7 +94,8 @@ static void a_failed_check_names_place_and_values(void)
     CHECK(strstr(text, "not ok 1 - fail_plainly") == text);
     CHECK(strstr(text, "test_tap.c:") != NULL);
     CHECK(strstr(text, "1 + 1 == 3 (2, 3)") != NULL);
-    CHECK(strstr(text, "# seed ") != NULL);
+    CHECK(strstr(text, "# again: WEFT_TEST_SEED=") != NULL);
+    CHECK(strstr(text, " inner fail_plainly\n") != NULL);
 }
 
 static void a_failure_in_any_thread_fails_the_test(void)
@@ -171,7 +175,48 @@ static void the_seed_comes_from_the_environment(void)
     char text[4096];
     CHECK_EQ(setenv("WEFT_TEST_SEED", "4711", 1), 0);
     CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
-    CHECK(strstr(text, "# seed 4711 ") != NULL);
+    CHECK(strstr(text, "# again: WEFT_TEST_SEED=4711 inner fail_plainly\n") != NULL);
+}
+
+static void check_refused(const char *variable, const char *value, const char *what)
+{
+    const struct tap_test test = TAP_TEST(pass);
+    char text[4096];
+    inner_variable = variable;
+    inner_value = value;
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 2);
+    CHECK_STR(text, what);
+}
+
+static void variables_that_are_no_numbers_are_refused(void)
+{
+    check_refused("WEFT_TEST_SEED", "", "WEFT_TEST_SEED=: not a number\n");
+    check_refused("WEFT_TEST_SEED", "-1", "WEFT_TEST_SEED=-1: not a number\n");
+    check_refused("WEFT_TEST_SEED", "12x", "WEFT_TEST_SEED=12x: not a number\n");
+    check_refused("WEFT_TEST_TIME", "", "WEFT_TEST_TIME=: not a positive number\n");
+    check_refused("WEFT_TEST_TIME", "0", "WEFT_TEST_TIME=0: not a positive number\n");
+    check_refused("WEFT_TEST_TIME", "5s", "WEFT_TEST_TIME=5s: not a positive number\n");
+    check_refused("WEFT_TEST_TIME", "nan", "WEFT_TEST_TIME=nan: not a positive number\n");
+}
+
+static void options_but_list_give_the_usage(void)
+{
+    const struct tap_test test = TAP_TEST(pass);
+    char text[4096];
+    char unknown[] = "--lst";
+    char help[] = "--help";
+    char list[] = "--list";
+    inner_argc = 2;
+    inner_args[1] = unknown;
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 2);
+    CHECK_STR(text, "usage: inner [--list | NAME...]\n");
+    inner_args[1] = help;
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 0);
+    CHECK_STR(text, "usage: inner [--list | NAME...]\n");
+    inner_args[1] = list;
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 0);
+    CHECK_STR(text, "pass\n");
+    inner_argc = 1;
 }
 
 static const struct tap_test tests[] = {
@@ -185,5 +230,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_skip_counts_as_ok_and_says_why),
     TAP_TEST(a_filter_that_matches_nothing_is_an_error),
     TAP_TEST(the_seed_comes_from_the_environment),
+    TAP_TEST(variables_that_are_no_numbers_are_refused),
+    TAP_TEST(options_but_list_give_the_usage),
 };
 TAP_MAIN(tests)
