@@ -14,10 +14,13 @@ VALGRIND_TESTS ?= test_tap test_alloc test_assert test_util test_cpu test_futex 
 # What `make check-all` runs, in this order.
 CHECKS := test model stress asan tsan hostile clang aarch64 valgrind cov promises tidy lint format-check
 
-# $(call preset,NAME): configure and build one preset, quietly unless it fails.
+# $(call preset,NAME): configure and build one preset; says so if it takes more than two seconds, and
+# shows the compiler's words if it fails.
 preset = mkdir -p build; \
+	{ sleep 2 >/dev/null 2>&1; echo "building build/$(1) ..." >&2; } & notice=$$!; \
 	cmake --preset $(1) >build/$(1).log 2>&1 && \
-	cmake --build build/$(1) -j $(JOBS) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
+		cmake --build build/$(1) -j $(JOBS) >build/$(1).log 2>&1; built=$$?; \
+	kill $$notice 2>/dev/null; [ $$built = 0 ] || { cat build/$(1).log; exit 1; }
 sources = find src include tests bench examples -name '*.[ch]' 2>/dev/null
 
 help: ## this list
