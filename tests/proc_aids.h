@@ -8,7 +8,12 @@
 #include "os/os.h"
 #include "tap.h"
 
-static inline size_t resident_bytes(void)
+struct memory_use {
+    size_t all;
+    size_t resident;
+};
+
+static inline struct memory_use memory_use(void)
 {
     unsigned long all = 0;
     unsigned long resident = 0;
@@ -16,7 +21,19 @@ static inline size_t resident_bytes(void)
     CHECK(file != NULL);
     CHECK_EQ(fscanf(file, "%lu %lu", &all, &resident), 2); // NOLINT(cert-err34-c): the kernel's
     (void)fclose(file);
-    return resident * wf_page_size();
+    return (struct memory_use){all * wf_page_size(), resident * wf_page_size()};
+}
+
+/* Pages that have memory behind them. */
+static inline size_t resident_bytes(void)
+{
+    return memory_use().resident;
+}
+
+/* Everything that is mapped. */
+static inline size_t virtual_bytes(void)
+{
+    return memory_use().all;
 }
 
 static inline size_t mapping_count(void)

@@ -209,6 +209,16 @@ static void fault_by_default(void)
     say("not reached\n");
 }
 
+/* Inside a stack, but not in its guard: the program's doing. */
+static void fault_inside_a_stack(void)
+{
+    prepare(SIGSEGV, &(struct sigaction){.sa_handler = SIG_DFL});
+    CHECK_EQ(mprotect(f.stack->low, wf_page_size(), PROT_NONE), 0);
+    say("before\n");
+    *(volatile char *)f.stack->low = 1;
+    say("not reached\n");
+}
+
 static void send_by_default(void)
 {
     prepare(SIGSEGV, &(struct sigaction){.sa_handler = SIG_DFL});
@@ -243,6 +253,7 @@ static void send_ignored(void)
 static void without_handlers_the_default_happens(void)
 {
     check_ends(fault_by_default, SIGSEGV, "before\n");
+    check_ends(fault_inside_a_stack, SIGSEGV, "before\n");
     check_ends(send_by_default, SIGSEGV, "before\n");
     check_ends(send_bus_by_default, SIGBUS, "before\n");
     check_ends(fault_ignored, SIGSEGV, "before\n");

@@ -200,6 +200,7 @@ static void a_canary_tells_of_an_overflow(void)
 static void a_canary_is_quiet_while_all_is_well(void)
 {
     start(&(struct wf_stack_options){.guard = WF_GUARD_CANARY});
+    struct wf_stack *kept = get(0); /* so that memory goes back, but not its slab */
     for (int round = 0; round < 3; round++) {
         struct wf_stack *list = get_many(200, 0);
         for (struct wf_stack *stack = list; stack != NULL; stack = stack->next) {
@@ -208,8 +209,10 @@ static void a_canary_is_quiet_while_all_is_well(void)
         }
         put_all(list);
         wf_stack_cache_done(&cache);
-        (void)wf_stack_pool_trim(&pool); /* the pattern goes as well, and comes again */
+        CHECK(wf_stack_pool_trim(&pool)); /* the pattern goes as well, and comes again */
     }
+    CHECK(stats().discarded > 0);
+    wf_stack_put(&cache, kept);
     stop();
 }
 
@@ -463,6 +466,37 @@ static void trim_gives_everything_back(void)
     stop();
 }
 
+/* Gives back those of one slab, and one that is of another. */
+static void a_wholly_free_slab_goes_whoever_came_last(void)
+{
+    enum { BOTH = 2 * WF_SLAB_STACKS_MAX };
+    for (int is_one_last = 0; is_one_last <= 1; is_one_last++) {
+        start(NULL);
+        struct wf_stack *list = get_many(BOTH, WF_STACK_SIZE_DEFAULT);
+        CHECK_EQ(stats().slabs, 2);
+        struct wf_stack *parts[2] = {NULL, NULL};
+        struct wf_slab *first = list->slab;
+        while (list != NULL) {
+            struct wf_stack *stack = list;
+            list = stack->next;
+            struct wf_stack **part = &parts[stack->slab == first ? 0 : 1];
+            stack->next = *part;
+            *part = stack;
+        }
+        struct wf_stack *one = parts[1];
+        parts[1] = one->next;
+        one->next = NULL;
+        put_all(is_one_last != 0 ? parts[0] : one);
+        wf_stack_cache_done(&cache);
+        put_all(is_one_last != 0 ? one : parts[0]);
+        wf_stack_cache_done(&cache);
+        CHECK(wf_stack_pool_trim(&pool));
+        CHECK_EQ(stats().slabs, 1);
+        put_all(parts[1]);
+        stop();
+    }
+}
+
 static void a_limit_of_mapped_bytes_is_kept(void)
 {
     const size_t limit = (size_t)10 << 20;
@@ -593,6 +627,7 @@ static void check_every_failure(enum wf_guard guard)
     while (what != NULL) {
         struct wf_alloc_stats before;
         struct wf_alloc_stats after;
+        const size_t bytes_before = virtual_bytes();
         wf_alloc_stats(&before);
         wf_fault_arm(++nth);
         int rc = use_everything(guard);
@@ -600,6 +635,10 @@ static void check_every_failure(enum wf_guard guard)
         wf_fault_arm(0);
         wf_alloc_stats(&after);
         CHECK_EQ(after.allocated - before.allocated, after.freed - before.freed);
+        if (what == NULL || strcmp(what, "munmap") != 0) { /* which loses addresses, not memory */
+            const size_t half_a_slab = WF_SLAB_BYTES / 8;
+            CHECK(virtual_bytes() < bytes_before + half_a_slab || !IS_COUNT_EXACT);
+        }
         if (what == NULL || is_harmless(what)) {
             CHECK_EQ(rc, 0);
         } else {
@@ -640,6 +679,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(after_a_burst_slabs_go_back),
     TAP_TEST(after_a_burst_memory_of_free_stacks_goes_back),
     TAP_TEST(trim_gives_everything_back),
+    TAP_TEST(a_wholly_free_slab_goes_whoever_came_last),
     TAP_TEST(a_limit_of_mapped_bytes_is_kept),
     TAP_TEST(an_address_tells_its_stack),
     TAP_TEST(an_address_elsewhere_is_of_no_stack),
