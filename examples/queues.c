@@ -67,8 +67,12 @@ static struct wf_node *find(struct worker *self)
     struct wf_chain share = {0};
     if (wf_inject_pop(&global, WORKERS, WF_RING_CAPACITY / 2, &share) > 0) {
         self->fetches++;
+        node = wf_chain_pop(&share);
         (void)wf_ring_push_chain(&self->ring, &share);
-        return wf_ring_pop(&self->ring);
+        if (share.count > 0) { /* a thief that was preempted in its steal still holds the room */
+            wf_inject_push_overflow(&global, &share);
+        }
+        return node;
     }
     for (unsigned i = 1; i < WORKERS; i++) {
         node = wf_ring_steal(&workers[(self->index + i) % WORKERS].ring, &self->ring);

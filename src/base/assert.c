@@ -27,7 +27,7 @@ static void report_panic(const char *file, int line, const char *what)
     int length = snprintf(text, sizeof(text), "weft: %s:%d: broken: %s\n", file, line, what);
     if (length > 0) {
         size_t size = (size_t)length < sizeof(text) ? (size_t)length : sizeof(text) - 1;
-        text[size - 1] = '\n'; /* also of a text that was cut */
+        text[size - 1] = '\n';                   /* also of a text that was cut */
         (void)!write(STDERR_FILENO, text, size); /* nothing to be done if it fails */
     }
 }

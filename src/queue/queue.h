@@ -93,7 +93,9 @@ void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn ove
                   void *context);
 
 /* [owner]  Takes as many of the chain as there is room for, oldest first, at one publication; the
- * rest stays in `chain`.  Gives how many were taken. */
+ * rest stays in `chain` and is the caller's.  There may be none even in a ring that the owner has
+ * emptied: a thief that was preempted in the middle of its steal holds the room until it runs.
+ * Gives how many were taken. */
 size_t wf_ring_push_chain(struct wf_ring *ring, struct wf_chain *chain);
 
 /* [owner]  The oldest item; NULL when empty. */
