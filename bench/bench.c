@@ -262,8 +262,9 @@ static void print_goals(void)
         const struct cell *than = find_cell(goal->row, goal->than, goal->workers);
         (void)printf("%sgoal: %s, %s / %s %s %.2f: ", i == 0 ? "\n" : "", goal->row, goal->variant,
                      goal->than, goal->is_strict ? "<" : "<=", goal->limit);
-        if (cell == NULL || than == NULL || cell->count == 0 || than->count == 0) {
-            (void)printf("not measured\n");
+        const bool is_there = cell != NULL && cell->count > 0;
+        if (!is_there || than == NULL || than->count == 0) {
+            (void)printf("not measured, no figure of %s\n", is_there ? goal->than : goal->variant);
             continue;
         }
         double ratio = bench_ratio(cell->min_ns, than->min_ns);
