@@ -18,7 +18,9 @@
  *
  *   edge  from                          to                            carries
  *   R1    ring.c push: store tail       steal: load tail              the slots' contents
- *   R2    ring.c steal: release head    push: load head               slots read before refilled
+ *   R2    ring.c steal: release head    push: load head               slots read before refilled,
+ *                                                                     also past a pop: its CAS
+ *                                                                     carries the edge on
  *   R3    ring.c pop, overflow, release: steal: load head             a position seen => its tail
  *         CAS head
  *   D1    deque.c push: store bottom    steal: load bottom            the slots' contents
