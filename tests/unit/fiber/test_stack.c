@@ -484,6 +484,7 @@ static void a_wholly_free_slab_goes_whoever_came_last(void)
             *part = stack;
         }
         struct wf_stack *one = parts[1];
+        CHECK(one != NULL);
         parts[1] = one->next;
         one->next = NULL;
         put_all(is_one_last != 0 ? parts[0] : one);
