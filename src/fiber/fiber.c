@@ -67,6 +67,7 @@ static void fp_control_write(struct wf_fp_control fp)
 
 void wf_fiber_keep_fp_control(struct wf_fiber *fiber)
 {
+    fiber->fp = fp_control_read();
     fiber->keeps_fp_control = true;
 }
 
@@ -85,7 +86,7 @@ void *wf_fiber_switch_keeping(struct wf_fiber *from, struct wf_fiber *to, void *
 
 void wf_fiber_init_thread(struct wf_fiber *fiber)
 {
-    *fiber = (struct wf_fiber){.fp = fp_control_read()};
+    *fiber = (struct wf_fiber){0};
     wf_notice_thread(fiber);
 }
 
@@ -93,7 +94,7 @@ void wf_fiber_init(struct wf_fiber *fiber, struct wf_stack *stack, wf_fiber_fn f
 {
     WEFT_ASSERT(stack != NULL);
     WEFT_ASSERT(fn != NULL);
-    *fiber = (struct wf_fiber){.stack = stack, .fn = fn, .arg = arg, .fp = fp_control_read()};
+    *fiber = (struct wf_fiber){.stack = stack, .fn = fn, .arg = arg};
     fiber->stack_pointer = first_frame_put(wf_stack_high(stack) - stack->color, fiber);
     wf_notice_fiber(fiber);
 }

@@ -2,12 +2,13 @@
 /*
  * fiber/fiber.h - stacks, and switching between them.
  *
- * Promises:      a switch keeps what the ABI makes a called function keep, and costs two
- *                nanoseconds.  A stack has a guard below it; whoever runs into it is reported and
- *                ends the process, and never silently writes over somebody else's memory.  A
- *                million stacks fit into a process with the kernel's usual limits; one that was
- *                handed out has memory only where it was touched.  ASan, TSan and Valgrind know
- *                of every switch.
+ * Promises:      a switch keeps what the ABI makes a called function keep, and costs less than
+ *                three nanoseconds.  A stack has a guard below it; whoever runs into it is reported
+ *                and ends the process.  (A single frame can be larger than stack and guard: code
+ *                has to be compiled with -fstack-clash-protection, as all of ours is.)  A million
+ *                stacks fit into a process with the kernel's usual limits; one that was handed out
+ *                has memory only where it was touched.  ASan, TSan and Valgrind know of every
+ *                switch.
  * Must not know: tasks, workers, schedulers.  Who runs on which thread is the caller's business:
  *                there is no thread-local here, no list of fibers and no idea of a current one.
  *
@@ -243,7 +244,7 @@ struct wf_fp_control {
 struct wf_fiber {
     void *stack_pointer;     /* [owner]  of the suspended fiber; NULL while it runs or is over */
     bool keeps_fp_control;   /* [owner]  see wf_fiber_keep_fp_control */
-    struct wf_fp_control fp; /* [const]  the creator's, which all run with that keep none */
+    struct wf_fp_control fp; /* [owner]  if so: what is in force while it is suspended */
     struct wf_stack *stack;  /* [const]  NULL: a thread's own */
     wf_fiber_fn fn;          /* [const] */
     void *arg;               /* [const] */
@@ -267,10 +268,10 @@ void wf_fiber_init_thread(struct wf_fiber *fiber);
 void wf_fiber_init(struct wf_fiber *fiber, struct wf_stack *stack, wf_fiber_fn fn, void *arg);
 
 /*
- * [owner]  Gives the fiber floating point control words of its own: while it is suspended, those of
- * its creator are in force again.  For code that changes the rounding mode and waits before it
- * changes it back.  Costs 12 ns each time it is suspended, so it is off by default: then a
- * fiber shares the words with all others, and must be suspended only with those it began with.
+ * [owner]  Gives the fiber floating point control words of its own: while it is suspended, those
+ * that the caller has now are in force again.  For code that changes the rounding mode and waits
+ * before it changes it back.  Costs 12 ns each time it is suspended, so it is off by default: then
+ * a fiber shares the words with all others, and must be suspended only with those it began with.
  */
 void wf_fiber_keep_fp_control(struct wf_fiber *fiber);
 
@@ -324,7 +325,7 @@ void wf_signal_stack_done(struct wf_signal_stack *stack);
 
 /* ---- inside the layer ---------------------------------------------------------------------- */
 
-/* One mapping: count times a guard page and a stack.  A bit for each stack, the lowest first. */
+/* One mapping: count times a guard and a stack.  A bit for each stack, the lowest first. */
 struct wf_slab {
     struct wf_stack_pool *pool; /* [const] */
     char *memory;               /* [const] */
@@ -374,8 +375,7 @@ void wf_slab_free(struct wf_slab *slab);
 size_t wf_slab_bytes(unsigned class_index);
 /* slab.c  Gives the memory of these stacks back to the kernel; the caller has taken them. */
 void wf_slab_discard(struct wf_slab *slab, uint64_t stacks);
-/* slab.c  Writes the pattern of WF_GUARD_CANARY if it is not there; and looks whether it still is.
- * For other guards nothing, and true. */
+/* slab.c  For WF_GUARD_CANARY: writes the pattern if it is not there; looks whether it still is. */
 void wf_canary_put(struct wf_stack *stack);
 bool wf_canary_is_intact(const struct wf_stack *stack);
 

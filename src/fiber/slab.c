@@ -116,7 +116,8 @@ static uint64_t *canary_of(const struct wf_stack *stack)
 
 void wf_canary_put(struct wf_stack *stack)
 {
-    if (stack->guard != WF_GUARD_CANARY || stack->has_canary) {
+    WEFT_ASSERT(stack->guard == WF_GUARD_CANARY);
+    if (stack->has_canary) {
         return;
     }
     uint64_t *words = canary_of(stack);
@@ -128,9 +129,7 @@ void wf_canary_put(struct wf_stack *stack)
 
 bool wf_canary_is_intact(const struct wf_stack *stack)
 {
-    if (stack->guard != WF_GUARD_CANARY || !stack->has_canary) {
-        return true;
-    }
+    WEFT_ASSERT(stack->has_canary); /* since it was handed out */
     const uint64_t *words = canary_of(stack);
     uint64_t difference = 0;
     for (size_t i = 0; i < CANARY_WORDS; i++) {

@@ -40,7 +40,7 @@ static unsigned class_of(const struct wf_stack_pool *pool, size_t size)
 /* Stacks of a class that a cache keeps. */
 static unsigned cache_max(unsigned class_index)
 {
-    size_t count = WF_STACK_CACHE_BYTES / wf_stack_class_size(class_index);
+    size_t count = WF_STACK_CACHE_BYTES / WF_STACK_SIZE_MIN >> class_index; /* without a division */
     count = count > 0 ? count : 1;
     return count > WF_STACK_CACHE_MAX ? WF_STACK_CACHE_MAX : (unsigned)count;
 }
@@ -346,7 +346,9 @@ int wf_stack_get(struct wf_stack_cache *cache, size_t size, struct wf_stack **ou
     cache->classes[index].first = stack->next;
     wf_store_relaxed(&cache->classes[index].count, count - 1);
     stack->next = NULL;
-    wf_canary_put(stack);
+    if (stack->guard == WF_GUARD_CANARY) {
+        wf_canary_put(stack);
+    }
     *out = stack;
     return 0;
 }
@@ -354,7 +356,7 @@ int wf_stack_get(struct wf_stack_cache *cache, size_t size, struct wf_stack **ou
 void wf_stack_put(struct wf_stack_cache *cache, struct wf_stack *stack)
 {
     const unsigned index = stack->slab->class_index;
-    if (!wf_canary_is_intact(stack)) {
+    if (stack->guard == WF_GUARD_CANARY && !wf_canary_is_intact(stack)) {
         wf_overflow_found(stack);
     }
     wf_store_relaxed(&stack->user, NULL); /* relaxed: nobody asks about a free stack */
