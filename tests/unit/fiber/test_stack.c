@@ -209,7 +209,9 @@ static void a_canary_is_quiet_while_all_is_well(void)
         }
         put_all(list);
         wf_stack_cache_done(&cache);
-        CHECK(wf_stack_pool_trim(&pool)); /* the pattern goes as well, and comes again */
+        if (round > 0) {
+            CHECK(wf_stack_pool_trim(&pool)); /* the pattern goes as well, and comes again */
+        }
     }
     CHECK(stats().discarded > 0);
     wf_stack_put(&cache, kept);
