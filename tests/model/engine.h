@@ -160,6 +160,7 @@ unsigned memory_acting_thread(void); /* of the action under way */
 const struct model_site *memory_acting_site(void);
 struct effect memory_effect(unsigned action);
 bool memory_are_dependent(const struct effect *a, const struct effect *b);
+const char *order_name(unsigned order);
 const char *memory_cell_name(const void *address);
 void memory_forget(const char *start, size_t size, unsigned thread);
 

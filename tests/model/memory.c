@@ -10,7 +10,7 @@
 
 static unsigned performed; /* the action under way */
 
-static const char *order_name(unsigned order)
+const char *order_name(unsigned order)
 {
     switch (order) {
     case MODEL_ACQUIRE:
@@ -21,6 +21,8 @@ static const char *order_name(unsigned order)
         return "acq_rel";
     case MODEL_SEQ_CST:
         return "seq_cst";
+    case MODEL_DROPPED:
+        return "dropped";
     default:
         return "relaxed";
     }

@@ -48,22 +48,6 @@ struct tally {
     bool is_verbose;
 };
 
-static const char *short_name(unsigned order)
-{
-    switch (order) {
-    case MODEL_RELAXED:
-        return "relaxed";
-    case MODEL_ACQUIRE:
-        return "acquire";
-    case MODEL_RELEASE:
-        return "release";
-    case MODEL_ACQ_REL:
-        return "acq_rel";
-    default:
-        return "dropped";
-    }
-}
-
 /* Sites are told apart by function, operation and cell; a number follows where that is not enough,
  * so that names in a suite's list outlive edits elsewhere in the file. */
 static unsigned occurrence(const struct model_site *site)
@@ -90,7 +74,7 @@ static void add(struct model_site *site, unsigned order, bool is_failure)
         (void)snprintf(suffix, sizeof(suffix), " #%u", number);
     }
     (void)snprintf(mutant->name, sizeof(mutant->name), "%s: %s(%s)%s -> %s%s", site->function,
-                   site->name, site->cell, suffix, is_failure ? "failure " : "", short_name(order));
+                   site->name, site->cell, suffix, is_failure ? "failure " : "", order_name(order));
 }
 
 /* The orders one degree weaker. */
