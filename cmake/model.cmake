@@ -9,7 +9,7 @@ function(weft_model_program name)
   add_executable(${name} ${ARGN} ${WEFT_MODEL_ENGINE})
   target_compile_definitions(${name} PRIVATE WF_MODEL)
   target_compile_options(${name} PRIVATE -O2 -fomit-frame-pointer)
-  target_include_directories(${name} PRIVATE src tests)
+  target_include_directories(${name} PRIVATE src tests include)
   target_link_libraries(${name} PRIVATE weft_flags)
 endfunction()
 

@@ -70,22 +70,33 @@ void wf_jitter_seed(uint64_t seed)
     is_jitter_seeded = false;
 }
 
-void wf_jitter(void)
+static struct wf_random *random_of_thread(void)
 {
-    enum { IN_YIELD = 16, IN_SPIN = 4, SPIN_MAX = 200 };
     if (!is_jitter_seeded) {
         /* relaxed: each thread only needs a number of its own. */
         wf_random_init(&jitter_random, wf_fetch_add_relaxed(&jitter_seed, 1));
         is_jitter_seeded = true;
     }
-    uint32_t draw = wf_random_below(&jitter_random, IN_YIELD);
+    return &jitter_random;
+}
+
+void wf_jitter(void)
+{
+    enum { IN_YIELD = 16, IN_SPIN = 4, SPIN_MAX = 200 };
+    struct wf_random *random = random_of_thread();
+    uint32_t draw = wf_random_below(random, IN_YIELD);
     if (draw == 0) {
         (void)sched_yield();
     } else if (draw <= IN_SPIN) {
-        for (uint32_t left = wf_random_below(&jitter_random, SPIN_MAX); left > 0; left--) {
+        for (uint32_t left = wf_random_below(random, SPIN_MAX); left > 0; left--) {
             wf_spin_hint();
         }
     }
+}
+
+bool wf_jitter_coin(void)
+{
+    return wf_random_below(random_of_thread(), 2) != 0;
 }
 
 /* ---- faults -------------------------------------------------------------------------------- */

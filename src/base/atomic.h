@@ -77,6 +77,9 @@
 #define wf_cas_acq_rel(cell, expected, v)                                                          \
     atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_acq_rel, \
                                             memory_order_relaxed)
+#define wf_cas_acq_rel_both(cell, expected, v)                                                     \
+    atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_acq_rel, \
+                                            memory_order_acquire)
 #define wf_cas_seq_cst(cell, expected, v)                                                          \
     atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_seq_cst, \
                                             memory_order_acquire)

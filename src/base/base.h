@@ -89,6 +89,8 @@ size_t wf_marks(const struct wf_mark **first);
 /* [any]  Seeds the jitter of this process; threads derive their own streams from it. */
 void wf_jitter_seed(uint64_t seed);
 void wf_jitter(void);
+/* [any]  Heads or tails, from the same numbers. */
+bool wf_jitter_coin(void);
 
 /* [any]  Makes the n-th call (from 1) through WF_FAULT from now on fail, once, in whichever thread
  * it happens; 0 disarms.  Allocation is such a call.  Process-wide. */
@@ -223,6 +225,13 @@ static inline struct wf_list *wf_list_pop_front(struct wf_list *head)
 
 /* A thread takes locks in rising rank only; os/lock.c checks it in builds with assertions. */
 enum wf_lock_rank {
+    WF_RANK_GATE = 1,        /* spawns from outside */
+    WF_RANK_WORLD = 2,       /* whose turn it is to stop the world */
+    WF_RANK_SCOPE = 3,       /* the tasks of a scope */
+    WF_RANK_JOIN = 4,        /* those who wait for a task */
+    WF_RANK_ROOM = 5,        /* those who wait for room */
+    WF_RANK_FAILURE = 6,     /* failures nobody saw */
+    WF_RANK_TASK_POOL = 8,   /* memory of tasks */
     WF_RANK_INJECT = 10,     /* the global queue */
     WF_RANK_OVERFLOW = 49,   /* the signal handlers of the process */
     WF_RANK_STACK_POOL = 50, /* free stacks */

@@ -57,6 +57,66 @@ typedef int64_t wf_deque_diff;
 #define WF_WORKERS_MAX 1024u
 #endif
 
+/* Tasks that a worker runs out of its slot one after the other before it looks at its ring: two
+ * that wake each other would otherwise keep everybody else waiting. */
+#define WF_LIFO_RUNS_MAX 3u
+
+/* A worker looks at the global queue about this often, in nanoseconds: so many turns lie between
+ * two looks as fit into it by the moving average of a turn, in which the newest counts a tenth. */
+#define WF_GLOBAL_LATENCY_NS INT64_C(1000000)
+#define WF_GLOBAL_INTERVAL_MAX 255u
+#define WF_TURN_FIRST_NS INT64_C(50000)
+#define WF_TURN_WEIGHT 10
+/* While turns are longer than this, in nanoseconds, the clock is read at each of them, so that a
+ * sudden change is seen at once; it costs 16 ns. */
+#define WF_TURN_LONG_NS INT64_C(1000)
+/* ... and else at least every so many turns. */
+#define WF_CLOCK_INTERVAL_MAX 32u
+
+/* Operations of a task on the runtime that succeed at once, before it has to let others run. */
+#define WF_TASK_BUDGET 128u
+
+/* Every so many turns of a worker's loop, the order of priorities is left aside: normal tasks go
+ * before high ones, and a low one before normal ones. */
+#define WF_TURN_OF_NORMAL 8u
+#define WF_TURN_OF_LOW 64u
+
+/* Looks at everything before a worker sleeps: so many in a row, then so many with a chance for
+ * other threads in between. */
+#define WF_SEARCH_SPIN 4u
+#define WF_SEARCH_YIELD 12u
+
+/* Tasks of one slab, and those a worker keeps; half of them move at once between it and the pool.
+ * Hostile builds keep none. */
+#define WF_TASK_SLAB_COUNT 64u
+#ifdef WF_HOSTILE
+#define WF_TASK_CACHE_MAX 2u
+#else
+#define WF_TASK_CACHE_MAX 256u
+#endif
+
+/* Ids that a worker takes at once. */
+#define WF_TASK_ID_BLOCK 1024u
+
+/* Nanoseconds that tasks have, once a deadlock was found, to end by themselves. */
+#define WF_DEADLOCK_GRACE_NS INT64_C(1000000000)
+
+/* Events that a worker's trace keeps. */
+#define WF_TRACE_EVENTS_MIN 16u
+#define WF_TRACE_EVENTS_MAX (1u << 20)
+
+/* Task-local keys of the process. */
+#define WF_KEYS_MAX 64u
+
+/* Locks for the lists of those who wait for a task, chosen by its address. */
+#define WF_JOIN_LOCKS 64u
+
+/* A build option for tests: workers wake by themselves after this time, and count it as a fault if
+ * there is work that nobody called them for. */
+#ifdef WEFT_PARK_TIMEOUT_MS
+#define WF_PARK_TIMEOUT_NS (WEFT_PARK_TIMEOUT_MS * INT64_C(1000000))
+#endif
+
 /* Characters of a thread's name without the end; the kernel keeps 15. */
 #define WF_THREAD_NAME_MAX 15
 

@@ -80,6 +80,50 @@ static inline void *wf_of_thread(void *address)
     return address;
 }
 
+/* ---- fibers -------------------------------------------------------------------------------- */
+
+struct wf_fiber;
+struct wf_stack;
+
+/* Where a fiber goes when it ends. */
+struct wf_fiber_exit {
+    struct wf_fiber *to;
+    void *message;
+};
+
+/* The function of a fiber: gets the argument of wf_fiber_init and the message of the first switch.
+ * By returning it ends the fiber; the one named in the result goes on. */
+typedef struct wf_fiber_exit (*wf_fiber_fn)(void *arg, void *message);
+
+/* Rounding, exceptions, denormals: what the ABI calls control bits, kept by every function but for
+ * those whose purpose is to change them. */
+struct wf_fp_control {
+#if defined(__x86_64__)
+    uint32_t mxcsr;
+    uint16_t x87;
+#else
+    uint64_t fpcr;
+#endif
+};
+
+struct wf_fiber {
+    void *stack_pointer;     /* [owner]  of the suspended fiber; NULL while it runs or is over */
+    bool keeps_fp_control;   /* [owner]  see wf_fiber_keep_fp_control */
+    struct wf_fp_control fp; /* [owner]  if so: what is in force while it is suspended */
+    struct wf_stack *stack;  /* [const]  NULL: a thread's own */
+    wf_fiber_fn fn;          /* [const] */
+    void *arg;               /* [const] */
+#ifdef WF_ASAN
+    void *fake_stack;            /* [owner]  where ASan keeps locals of this fiber */
+    const void *asan_low;        /* [owner]  the stack as ASan has to know it */
+    size_t asan_size;            /* [owner] */
+    struct wf_fiber *resumed_by; /* [owner] */
+#endif
+#ifdef WF_TSAN
+    void *tsan; /* [const] */
+#endif
+};
+
 /* ---- stacks -------------------------------------------------------------------------------- */
 
 /* What is below a stack, best first. */
@@ -102,6 +146,9 @@ struct wf_stack {
 
     /* [owner: write] [signal: read]  Tells the overflow report what ran here; NULL: nothing. */
     WF_ATOMIC(void *) user;
+
+    /* [owner]  For whoever runs here, who then need not keep it elsewhere. */
+    struct wf_fiber fiber;
 
     enum wf_guard guard;  /* [const] */
     bool has_canary;      /* [owner]  the pattern is in place; only for WF_GUARD_CANARY */
@@ -216,48 +263,7 @@ struct wf_stack_place {
 /* [signal]  True when the address is in a stack of any pool, or in the guard of one. */
 bool wf_stack_find(const void *address, struct wf_stack_place *out);
 
-/* ---- fibers -------------------------------------------------------------------------------- */
-
-struct wf_fiber;
-
-/* Where a fiber goes when it ends. */
-struct wf_fiber_exit {
-    struct wf_fiber *to;
-    void *message;
-};
-
-/* The function of a fiber: gets the argument of wf_fiber_init and the message of the first switch.
- * By returning it ends the fiber; the one named in the result goes on. */
-typedef struct wf_fiber_exit (*wf_fiber_fn)(void *arg, void *message);
-
-/* Rounding, exceptions, denormals: what the ABI calls control bits, kept by every function but for
- * those whose purpose is to change them. */
-struct wf_fp_control {
-#if defined(__x86_64__)
-    uint32_t mxcsr;
-    uint16_t x87;
-#else
-    uint64_t fpcr;
-#endif
-};
-
-struct wf_fiber {
-    void *stack_pointer;     /* [owner]  of the suspended fiber; NULL while it runs or is over */
-    bool keeps_fp_control;   /* [owner]  see wf_fiber_keep_fp_control */
-    struct wf_fp_control fp; /* [owner]  if so: what is in force while it is suspended */
-    struct wf_stack *stack;  /* [const]  NULL: a thread's own */
-    wf_fiber_fn fn;          /* [const] */
-    void *arg;               /* [const] */
-#ifdef WF_ASAN
-    void *fake_stack;            /* [owner]  where ASan keeps locals of this fiber */
-    const void *asan_low;        /* [owner]  the stack as ASan has to know it */
-    size_t asan_size;            /* [owner] */
-    struct wf_fiber *resumed_by; /* [owner] */
-#endif
-#ifdef WF_TSAN
-    void *tsan; /* [const] */
-#endif
-};
+/* ---- switching ------------------------------------------------------------------------------ */
 
 /* [owner]  Makes the calling thread's own stack a fiber: from here others can be switched to.  It
  * is over when the thread has no use for it; there is nothing to be freed. */

@@ -29,7 +29,6 @@
  */
 #include <errno.h>
 
-#define WF_INSIDE_SCHED
 #include "sched/sched.h"
 
 static uint64_t bit_of(unsigned worker)
@@ -116,6 +115,21 @@ int wf_idle_claim(struct wf_idle *idle)
         }
     }
     return -1;
+}
+
+bool wf_idle_claim_worker(struct wf_idle *idle, unsigned worker)
+{
+    WEFT_ASSERT(worker < idle->workers);
+    wf_fence_seq_cst(); /* (S1) */
+    uint64_t bit = bit_of(worker);
+    if ((wf_load_relaxed(&idle->asleep[worker / 64]) & bit) == 0) {
+        return false;
+    }
+    if ((wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) & bit) == 0) {
+        return false; /* another was faster: it is being woken */
+    }
+    (void)wf_fetch_add_relaxed(&idle->searching, 1); /* in the sleeper's name: I2 */
+    return true;
 }
 
 int wf_idle_notify(struct wf_idle *idle)

@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 
-#define WF_INSIDE_SCHED
 #include "sched/sched.h"
 
 enum {
@@ -30,6 +29,8 @@ enum {
 #define LIFECYCLE_MASK (UINT64_C(0xff) << LIFECYCLE_SHIFT)
 #define NOTIFIED (UINT64_C(1) << FLAGS_SHIFT)
 #define CANCELLED (UINT64_C(2) << FLAGS_SHIFT)
+#define JOINED (UINT64_C(4) << FLAGS_SHIFT)
+#define SHARED (UINT64_C(8) << FLAGS_SHIFT)
 #define SHIELD_ONE (UINT64_C(1) << SHIELD_SHIFT)
 #define SHIELD_MASK (UINT64_C(0xff) << SHIELD_SHIFT)
 #define REFERENCE_ONE (UINT64_C(1) << REFERENCE_SHIFT)
@@ -57,8 +58,10 @@ static unsigned shields_of(uint64_t word)
 void wf_state_init(struct wf_state *state, unsigned references)
 {
     WEFT_ASSERT(references > 0);
-    wf_atomic_init(&state->word,
-                   with_lifecycle((uint64_t)references << REFERENCE_SHIFT, WF_ACTIVE));
+    /* relaxed: a waker of the task that was here before may still be at work; what it does to the
+     * new one is a wake without a reason. */
+    wf_store_relaxed(&state->word,
+                     with_lifecycle((uint64_t)references << REFERENCE_SHIFT, WF_ACTIVE));
 }
 
 enum wf_wake wf_state_wake(struct wf_state *state)
@@ -95,15 +98,64 @@ bool wf_state_park(struct wf_state *state)
     }
 }
 
-bool wf_state_complete(struct wf_state *state)
+unsigned wf_state_complete(struct wf_state *state, void **joiner)
 {
-    const uint64_t change =
-        ((uint64_t)(WF_COMPLETE - WF_ACTIVE) << LIFECYCLE_SHIFT) - REFERENCE_ONE;
-    /* (T3) release: the result.  acquire: the others' uses, if we are the last. */
-    uint64_t before = wf_fetch_add_acq_rel(&state->word, change);
-    WEFT_CHECK(lifecycle_of(before) == WF_ACTIVE);
-    WEFT_CHECK(references_of(before) > 0); /* I3 */
-    return references_of(before) == 1;
+    uint64_t word = wf_load_acquire(&state->word); /* acquire: (T4), `joiner` is there */
+    for (;;) {                                     /* Each lost CAS is as in wf_state_park. */
+        WEFT_CHECK(lifecycle_of(word) == WF_ACTIVE);
+        WEFT_CHECK(references_of(word) > 0); /* I3 */
+        bool is_shared = (word & SHARED) != 0;
+        /* relaxed: ordered by the load of the word, and it changes only with it */
+        *joiner = (word & JOINED) != 0 ? wf_load_relaxed(&state->joiner) : NULL;
+        uint64_t next = with_lifecycle(word, WF_COMPLETE) - (is_shared ? 0 : REFERENCE_ONE);
+        WF_JITTER();
+        /* (T3) release: the result.  acquire: the others' uses, if we are the last; (T4) when it
+         * was set since the load, for the next turn. */
+        if (wf_cas_acq_rel_both(&state->word, &word, next)) {
+            return (is_shared ? WF_ENDED_SHARED : 0u) |
+                   (references_of(next) == 0 ? WF_ENDED_LAST : 0u);
+        }
+    }
+}
+
+bool wf_state_join(struct wf_state *state, void *joiner)
+{
+    wf_store_relaxed(&state->joiner, joiner); /* relaxed: published by the word */
+    WF_JITTER();
+    /* (T4) release: the joiner.  acquire: (T3), the result, if it is complete. */
+    uint64_t before = wf_fetch_add_acq_rel(&state->word, JOINED);
+    WEFT_CHECK((before & JOINED) == 0); /* one at a time */
+    return lifecycle_of(before) != WF_COMPLETE;
+}
+
+bool wf_state_unjoin(struct wf_state *state)
+{
+    /* acquire: (T3), the result, if it is complete */
+    uint64_t before = wf_fetch_sub_acq_rel(&state->word, JOINED);
+    WEFT_CHECK((before & JOINED) != 0);
+    return lifecycle_of(before) != WF_COMPLETE;
+}
+
+bool wf_state_share(struct wf_state *state)
+{
+    uint64_t before = wf_fetch_or_acq_rel(&state->word, SHARED); /* acquire: (T3) */
+    return lifecycle_of(before) != WF_COMPLETE;
+}
+
+bool wf_state_is_complete(const struct wf_state *state)
+{
+    return lifecycle_of(wf_load_acquire(&state->word)) == WF_COMPLETE; /* (T3) */
+}
+
+bool wf_state_is_sole(struct wf_state *state)
+{
+    /* acquire: (T3), what all others did before they gave their references back */
+    return references_of(wf_load_acquire(&state->word)) == 1;
+}
+
+bool wf_state_has_one_handle(struct wf_state *state)
+{
+    return references_of(wf_load_relaxed(&state->word)) == 2; /* relaxed: both are accounted for */
 }
 
 int wf_state_ref(struct wf_state *state)
@@ -172,7 +224,7 @@ bool wf_state_is_cancelled(struct wf_state *state)
     return (word & CANCELLED) != 0 && (word & SHIELD_MASK) == 0;
 }
 
-void wf_state_read(struct wf_state *state, struct wf_state_view *out)
+void wf_state_read(const struct wf_state *state, struct wf_state_view *out)
 {
     uint64_t word = wf_load_acquire(&state->word); /* acquire: complete means there is a result */
     *out = (struct wf_state_view){

@@ -139,6 +139,8 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
     MODEL_COMPARE("wf_cas_release", MODEL_RELEASE, MODEL_RELAXED, c, e, v)
 #define wf_cas_acq_rel(c, e, v)                                                                    \
     MODEL_COMPARE("wf_cas_acq_rel", MODEL_ACQ_REL, MODEL_RELAXED, c, e, v)
+#define wf_cas_acq_rel_both(c, e, v)                                                               \
+    MODEL_COMPARE("wf_cas_acq_rel_both", MODEL_ACQ_REL, MODEL_ACQUIRE, c, e, v)
 #define wf_cas_seq_cst(c, e, v)                                                                    \
     MODEL_COMPARE("wf_cas_seq_cst", MODEL_SEQ_CST, MODEL_ACQUIRE, c, e, v)
 

@@ -155,7 +155,9 @@ static void release(bool is_last)
 static void run_and_complete(void)
 {
     wf_plain_store(&context, 7); /* the result */
-    release(wf_state_complete(state));
+    void *joiner;
+    release((wf_state_complete(state, &joiner) & WF_ENDED_LAST) != 0);
+    MODEL_REQUIRE(joiner == NULL);
 }
 
 static void join_and_drop(void)

@@ -56,6 +56,7 @@ CAS_CHECKER(check_cas_acquire, wf_cas_acquire)
 CAS_CHECKER(check_cas_acquire_both, wf_cas_acquire_both)
 CAS_CHECKER(check_cas_release, wf_cas_release)
 CAS_CHECKER(check_cas_acq_rel, wf_cas_acq_rel)
+CAS_CHECKER(check_cas_acq_rel_both, wf_cas_acq_rel_both)
 CAS_CHECKER(check_cas_seq_cst, wf_cas_seq_cst)
 
 static void a_failed_cas_gives_what_it_found_and_stores_nothing(void)
@@ -65,6 +66,7 @@ static void a_failed_cas_gives_what_it_found_and_stores_nothing(void)
     check_cas_acquire_both();
     check_cas_release();
     check_cas_acq_rel();
+    check_cas_acq_rel_both();
     check_cas_seq_cst();
 }
 

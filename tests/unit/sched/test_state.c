@@ -18,6 +18,15 @@ static struct wf_state_view view_of(struct wf_state *state)
     return view;
 }
 
+/* Completes a task that nobody joined. */
+static unsigned end_of(struct wf_state *state)
+{
+    void *joiner = state;
+    unsigned ended = wf_state_complete(state, &joiner);
+    CHECK(joiner == NULL);
+    return ended;
+}
+
 /* S4.35, S4.36: what a new task looks like. */
 static void a_task_begins_active_with_its_references(void)
 {
@@ -61,12 +70,53 @@ static void a_complete_task_is_neither_woken_nor_cancelled(void)
 {
     struct wf_state state;
     wf_state_init(&state, 2);
-    CHECK(!wf_state_complete(&state));
+    CHECK_EQ(end_of(&state), 0);
     CHECK_EQ(view_of(&state).lifecycle, WF_COMPLETE);
     CHECK_EQ(view_of(&state).references, 1);
     CHECK_EQ(wf_state_wake(&state), WF_WAKE_LATE);
     CHECK_EQ(wf_state_cancel(&state), WF_WAKE_LATE);
     CHECK(!wf_state_is_cancelled(&state));
+    CHECK(wf_state_unref(&state));
+}
+
+static void the_end_hands_over_who_joined(void)
+{
+    struct wf_state state;
+    int somebody;
+    void *joiner = NULL;
+    wf_state_init(&state, 2);
+    CHECK(wf_state_has_one_handle(&state));
+    CHECK(!wf_state_is_complete(&state));
+    CHECK(wf_state_join(&state, &somebody));
+    CHECK(wf_state_unjoin(&state));
+    CHECK(wf_state_join(&state, &somebody));
+    CHECK_EQ(wf_state_complete(&state, &joiner), 0);
+    CHECK(joiner == &somebody);
+    CHECK(wf_state_is_complete(&state));
+    CHECK(!wf_state_unjoin(&state)); /* too late */
+    CHECK(wf_state_is_sole(&state));
+    CHECK(wf_state_unref(&state));
+}
+
+static void who_joins_too_late_is_told(void)
+{
+    struct wf_state state;
+    int somebody;
+    wf_state_init(&state, 2);
+    CHECK_EQ(end_of(&state), 0);
+    CHECK(!wf_state_join(&state, &somebody));
+    CHECK(!wf_state_share(&state));
+}
+
+static void a_shared_end_keeps_the_reference_of_the_run(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 2);
+    CHECK(wf_state_share(&state));
+    CHECK(wf_state_share(&state)); /* by another */
+    CHECK_EQ(end_of(&state), WF_ENDED_SHARED);
+    CHECK_EQ(view_of(&state).references, 2);
+    CHECK(!wf_state_unref(&state));
     CHECK(wf_state_unref(&state));
 }
 
@@ -78,11 +128,11 @@ static void the_last_reference_is_told_so(void)
     CHECK_EQ(wf_state_ref(&state), 0);
     CHECK_EQ(wf_state_ref(&state), 0);
     CHECK(!wf_state_unref(&state));
-    CHECK(!wf_state_complete(&state));
+    CHECK_EQ(end_of(&state), 0);
     CHECK(wf_state_unref(&state));
 
     wf_state_init(&state, 1); /* detached: its end is the last */
-    CHECK(wf_state_complete(&state));
+    CHECK_EQ(end_of(&state), WF_ENDED_LAST);
 }
 
 /* S4.38: 24 bits, and one too many is refused and changes nothing. */
@@ -201,6 +251,9 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_wake_while_active_is_taken_by_the_next_park),
     TAP_TEST(only_the_first_wake_of_an_idle_task_queues_it),
     TAP_TEST(a_complete_task_is_neither_woken_nor_cancelled),
+    TAP_TEST(the_end_hands_over_who_joined),
+    TAP_TEST(who_joins_too_late_is_told),
+    TAP_TEST(a_shared_end_keeps_the_reference_of_the_run),
     TAP_TEST(the_last_reference_is_told_so),
     TAP_TEST(references_are_counted_up_to_their_limit),
     TAP_TEST(a_cancel_wakes_whatever_the_task_does),
