@@ -46,6 +46,7 @@ weft_test(test_inject tests/unit/queue/test_inject.c)
 weft_test(test_ledger tests/unit/queue/test_ledger.c tests/ledger.c)
 weft_test(test_mpsc tests/unit/queue/test_mpsc.c)
 weft_test(test_ring tests/unit/queue/test_ring.c)
+weft_test(test_green tests/unit/sched/test_green.c)
 weft_test(test_idle tests/unit/sched/test_idle.c)
 weft_test(test_state tests/unit/sched/test_state.c)
 

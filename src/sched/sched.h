@@ -2,9 +2,21 @@
 /*
  * sched/sched.h - who runs where and when.
  *
- * Promises:      work that is queued while a worker sleeps wakes one; no wake-up rests on a
- * timeout. Must not know: timers, locks of users, I/O, processes. Tags:          [owner] the worker
- * itself; [any] any thread.
+ * Promises:      work that is queued while a worker sleeps wakes one, and no wake-up rests on a
+ *                timeout.  A task runs on one thread at a time; what it did before it was suspended
+ *                is seen by whoever resumes it, and what a waker did by the task.
+ * Must not know: timers, locks of users, I/O, processes.
+ *
+ *   worker    a seat: queues, slot, counters; one thread sits in it
+ *   task      what is scheduled; its memory belongs to a pool and is only ever used for tasks, so
+ *             that a wake that comes late wakes another task for no reason, and no more
+ *   wait      every task that is suspended says in its wait record what it waits for
+ *   place     to put a task that became ready where a worker will find it
+ *   policy    who decides; `steal`: every worker for itself (steal.c)
+ *
+ * Tags:  [owner] the thread in the worker's seat;  [any] any thread;  [task] inside a task, may
+ *        suspend;  [loop] a worker outside of any task;  [the task] the task itself.
+ *        Fields: [const] set before publication; [owner: write] [any: read]; [any: CAS]; [lock].
  *
  * Who synchronises with whom (the letters are the labels in the code):
  *
@@ -12,7 +24,10 @@
  *   S1    idle.c notify: fence           sleep: fence                  one of both sees the other
  *   T1    state.c wake: CAS              park: CAS                     what the waker did before
  *   T2    state.c park: CAS              wake: CAS                     the suspended task
- *   T3    state.c complete, unref        the last unref                every use before the free
+ *   T3    state.c complete, unref        the last unref, join          every use before the free
+ *   T4    state.c join: add              complete: load, CAS           who waits
+ *   W1    steal.c place: store slot      take: exchange slot           the task in the slot
+ *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  */
 #ifndef WF_SCHED_SCHED_H
 #define WF_SCHED_SCHED_H
@@ -22,8 +37,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <weft/weft.h>
+
 #include "base/base.h"
+#include "fiber/fiber.h"
 #include "os/os.h"
+#include "queue/queue.h"
+
+/* Hostile builds move every other task that becomes ready to another worker. */
+#if defined(WF_HOSTILE) && !defined(WF_MODEL)
+#define WF_MIGRATES() wf_jitter_coin()
+#else
+#define WF_MIGRATES() false
+#endif
 
 /* ---- the state of a task ------------------------------------------------------------------- */
 
@@ -47,6 +73,10 @@
  */
 struct wf_state {
     WF_ATOMIC(uint64_t) word; /* [any: CAS] */
+
+    /* [joiner: write]  Who waits for the end and is woken by it, while JOINED is in the word.  Only
+     * the holder of the one handle there is sets it; others come by way of SHARED. */
+    WF_ATOMIC(void *) joiner;
 };
 
 enum wf_lifecycle { WF_IDLE, WF_ACTIVE, WF_COMPLETE };
@@ -76,8 +106,30 @@ enum wf_wake wf_state_wake(struct wf_state *state);
  * as it is woken.  False: it was woken meanwhile and goes on. */
 bool wf_state_park(struct wf_state *state);
 
-/* [owner]  The result is written; gives the run's reference back.  True: it was the last. */
-bool wf_state_complete(struct wf_state *state);
+/* What wf_state_complete leaves to be done. */
+enum wf_ended {
+    WF_ENDED_LAST = 1,   /* no handle is left: the caller frees the task */
+    WF_ENDED_SHARED = 2, /* others wait, see wf_state_share; the run's reference is still there */
+};
+
+/* [owner]  The result is written.  Gives the run's reference back, unless SHARED, and the joiner to
+ * be woken (NULL: none); a set of enum wf_ended.  But for SHARED nothing of the task may be touched
+ * afterwards. */
+unsigned wf_state_complete(struct wf_state *state, void **joiner);
+
+/* [any, holding the one handle]  Asks to be woken at the end.  False: it is complete already. */
+bool wf_state_join(struct wf_state *state, void *joiner);
+/* [the joiner]  Takes that back.  False: it is complete; a wake may still come. */
+bool wf_state_unjoin(struct wf_state *state);
+/* [any, holding a handle]  At the end the list of waiters has to be looked at.  False: it is
+ * complete already. */
+bool wf_state_share(struct wf_state *state);
+
+bool wf_state_is_complete(const struct wf_state *state);
+/* [any, holding a reference]  It is the only one; so it may free the task without unref. */
+bool wf_state_is_sole(struct wf_state *state);
+/* [any, holding a handle]  Besides it there is only the reference of the run. */
+bool wf_state_has_one_handle(struct wf_state *state);
 
 /* [any, holding a reference]  -EOVERFLOW: 2^24 - 1 are out. */
 int wf_state_ref(struct wf_state *state);
@@ -94,7 +146,7 @@ int wf_state_unshield(struct wf_state *state);
 
 /* [any]  Asked to end, and no shield. */
 bool wf_state_is_cancelled(struct wf_state *state);
-void wf_state_read(struct wf_state *state, struct wf_state_view *out);
+void wf_state_read(const struct wf_state *state, struct wf_state_view *out);
 
 /* ---- idle workers -------------------------------------------------------------------------- */
 
@@ -146,8 +198,398 @@ int wf_idle_notify(struct wf_idle *idle);
 /* [any]  Claims any sleeping worker, whether or not others search; -1: nobody sleeps. */
 int wf_idle_claim(struct wf_idle *idle);
 
+/* [any]  Claims this worker if it sleeps: then the caller must unpark it.  After something was
+ * queued that only this worker can take. */
+bool wf_idle_claim_worker(struct wf_idle *idle, unsigned worker);
+
 /* [any]  Hints. */
 unsigned wf_idle_searching(struct wf_idle *idle);
 unsigned wf_idle_asleep(struct wf_idle *idle);
+
+/* ---- safepoints ---------------------------------------------------------------------------- */
+
+/* Whether a worker stands still; see safepoint.c. */
+struct wf_safe {
+    WF_ATOMIC(uint32_t) is_safe; /* [owner: write] [any: read] */
+    struct wf_parker parker;     /* where it waits for the world to go on */
+};
+
+/* The world of one runtime. */
+struct wf_world {
+    WF_ATOMIC(uint32_t) is_stopped; /* [stopper: write] [any: read]  asked to stand still */
+    struct wf_parker stopper;       /* where the one who asked waits for the others */
+};
+
+/* [owner]  From now on it counts as standing still: it touches no task. */
+void wf_safe_enter(struct wf_world *world, struct wf_safe *safe);
+/* [owner]  Goes on, as soon as the world may. */
+void wf_safe_leave(struct wf_world *world, struct wf_safe *safe);
+/* [stopper]  Asks everybody to stand still; waits until all of them do, but for `self`. */
+void wf_world_stop(struct wf_world *world);
+void wf_world_wait(struct wf_world *world, struct wf_safe *const *workers, unsigned count);
+/* [stopper]  Lets them go on. */
+void wf_world_start(struct wf_world *world, struct wf_safe *const *workers, unsigned count);
+
+/* ---- tasks --------------------------------------------------------------------------------- */
+
+struct wf_worker;
+struct wf_task_pool;
+struct wf_joiner;
+struct wf_scope;
+
+/* What few tasks have.  Allocated when first needed; it then stays with the memory of the task. */
+struct wf_task_extra {
+    WF_ATOMIC(uint64_t) name[WEFT_NAME_SIZE / sizeof(uint64_t)]; /* [spawner: write] [any: read] */
+    void *arg_copy;                                              /* [owner]  NULL: none */
+    void **locals;                                               /* [the task]  NULL: none yet */
+    char *message;                                               /* of weft_fail; NULL: none */
+};
+
+struct weft_task {
+    struct wf_node node;       /* in at most one queue */
+    struct wf_state state;     /* [any] */
+    struct wf_fiber *fiber;    /* [owner]  NULL: has not run yet, or has ended */
+    WF_ATOMIC(weft_fn) fn;     /* [spawner: write] [any: read] */
+    void *arg;                 /* [const] */
+    intptr_t result;           /* [the task]  read by others when it is complete */
+    struct wf_task_pool *pool; /* [const]  as long as the memory lives */
+
+    WF_ATOMIC(uint64_t) id;           /* [spawner: write] [any: read]  0: this memory is free */
+    WF_ATOMIC(uint64_t) parent_id;    /* [spawner: write] [any: read] */
+    WF_ATOMIC(uintptr_t) site;        /* [spawner: write] [any: read] */
+    WF_ATOMIC(uint32_t) wait;         /* [the task: write] [any: read]  enum weft_wait */
+    WF_ATOMIC(uint32_t) marks;        /* [the task, joiner: or] [any: read]  enum wf_task_mark */
+    WF_ATOMIC(uintptr_t) wait_object; /* [the task: write] [any: read] */
+    WF_ATOMIC(int64_t) wait_since;    /* [the task: write] [any: read] */
+    WF_ATOMIC(uint64_t) wait_task_id; /* [the task: write] [any: read]  if it is one task */
+    WF_ATOMIC(int64_t) deadline;      /* [the task: write] [any: read] */
+    uint16_t budget;                  /* [the task]  operations until it has to yield */
+    WF_ATOMIC(uint16_t) pins;         /* [the task: write] [any: read]  see weft_pin */
+    WF_ATOMIC(uint8_t) priority;      /* [spawner: write] [any: read]  enum weft_priority */
+    bool is_special;                  /* [the task]  pinned, or of another priority */
+    bool keeps_fp_control;            /* [const] */
+    WF_ATOMIC(uint64_t) runs;         /* [owner: write] [any: read] */
+    WF_ATOMIC(int64_t) created;       /* [spawner: write] [any: read] */
+
+    uint32_t home;                  /* [the task]  the worker it is pinned to */
+    WF_ATOMIC(uint32_t) stack_size; /* [spawner: write] [any: read]  KiB; 0: the default */
+    struct wf_joiner *joiners;      /* [lock of join.c]  those who wait, by wf_state_share */
+    struct wf_scope *scope;         /* [const]  it belongs to; NULL: none */
+    struct wf_list scope_link;      /* [lock of the scope] */
+    struct wf_scope *open_scopes;   /* [the task]  innermost first */
+    weft_cleanup *cleanups;         /* [the task]  newest first */
+    WF_ATOMIC(struct wf_task_extra *) extra; /* [spawner, the task: write] [any: read]  or NULL */
+};
+
+/* Marks of a task that are set once. */
+enum wf_task_mark {
+    WF_MARK_OBSERVED = 1,  /* somebody saw the result */
+    WF_MARK_DETACHED = 2,  /* there never was a handle */
+    WF_MARK_CANCELLED = 4, /* ended because it was asked to */
+};
+
+/* The memory of the tasks of a runtime.  Outlives it while handles are out. */
+struct wf_task_slab;
+struct wf_task_pool {
+    struct wf_lock lock;
+    struct wf_node *free;       /* [lock]  by `node` */
+    struct wf_task_slab *slabs; /* [lock]  newest first */
+    size_t count;               /* [lock]  tasks in all slabs */
+    size_t free_count;          /* [lock] */
+    bool is_closed;             /* [lock]  the runtime is gone: the last task back frees the pool */
+    weft_runtime *runtime;      /* [const]  until then */
+};
+
+/* A worker's own free tasks. */
+struct wf_task_cache {
+    struct wf_node *first;
+    unsigned count;
+};
+
+int wf_task_pool_new(struct wf_task_pool **out, weft_runtime *runtime);
+/* [any]  No task is alive; frees the pool, now or when the last handle is dropped. */
+void wf_task_pool_close(struct wf_task_pool *pool);
+/* [owner of cache; NULL: any]  Memory for a task, with a pool and perhaps an extra.  NULL: none. */
+struct weft_task *wf_task_get(struct wf_task_pool *pool, struct wf_task_cache *cache);
+void wf_task_put(struct wf_task_pool *pool, struct wf_task_cache *cache, struct weft_task *task);
+/* [owner] */
+void wf_task_cache_done(struct wf_task_pool *pool, struct wf_task_cache *cache);
+/* [any]  Calls `visit` for every task that is alive, under the pool's lock: it must not wait or
+ * take or give tasks. */
+void wf_task_pool_visit(struct wf_task_pool *pool, void (*visit)(struct weft_task *, void *),
+                        void *context);
+
+/* The extra of a task, allocated if need be; NULL: out of memory. */
+struct wf_task_extra *wf_task_extra(struct weft_task *task);
+
+/* ---- workers ------------------------------------------------------------------------------- */
+
+/* What a worker counts; each cell has one writer, its owner. */
+struct wf_counters {
+    WF_ATOMIC(uint64_t) spawned;
+    WF_ATOMIC(uint64_t) completed;
+    WF_ATOMIC(uint64_t) failed;
+    WF_ATOMIC(uint64_t) cancelled;
+    WF_ATOMIC(uint64_t) polled;
+    WF_ATOMIC(uint64_t) yielded;
+    WF_ATOMIC(uint64_t) steals_tried;
+    WF_ATOMIC(uint64_t) slots_stolen;
+    WF_ATOMIC(uint64_t) parked;
+    WF_ATOMIC(uint64_t) woken;
+    WF_ATOMIC(uint64_t) lifo_hits;
+    WF_ATOMIC(uint64_t) global_fetches;
+    WF_ATOMIC(uint64_t) waits_for_task; /* begun waits that only another task can end */
+    WF_ATOMIC(uint64_t) waits_ended;    /* of them, those that ended */
+    WF_ATOMIC(uint64_t) lost_wakeups;   /* see WF_PARK_TIMEOUT_NS */
+};
+
+struct wf_worker {
+    /* Touched by the owner at every switch. */
+    weft_runtime *runtime;                 /* [const] */
+    struct wf_task_pool *pool;             /* [const]  of the runtime */
+    WF_ATOMIC(struct weft_task *) current; /* [owner: write] [any: read]  NULL: in the loop */
+    uint32_t index;                        /* [const] */
+    uint32_t polls_left;                   /* [owner]  until it looks at the global queue */
+    uint32_t lifo_runs;                    /* [owner]  tasks out of the slot in a row */
+    bool is_fast;                          /* [const]  tasks may switch to tasks: fair stealing */
+    bool is_alone;                         /* [const]  the only worker: nobody to notify */
+    bool is_searching;                     /* [owner] */
+    struct wf_fiber loop;                  /* [owner]  the thread's own stack */
+    struct weft_task *handed;              /* [owner]  to be run next by the loop; NULL: none */
+    int64_t now_ns;                        /* [owner]  the clock, as of the last look */
+    uint64_t id_next;                      /* [owner]  ids of tasks: a block of its own */
+    uint64_t id_end;                       /* [owner] */
+    struct wf_task_cache tasks;            /* [owner] */
+
+    uint32_t clock_turns;         /* [owner]  polls from one look at the clock to the next */
+    uint32_t interval;            /* [owner]  polls between looks at the global queue */
+    uint32_t global_turns;        /* [owner]  polls since the last */
+    uint32_t turns;               /* [owner]  of the loop */
+    int64_t global_ns;            /* [owner]  when the last was */
+    int64_t task_ns;              /* [owner]  moving average of a turn */
+    struct wf_random random;      /* [owner] */
+    struct wf_stack_cache stacks; /* [owner] */
+    struct wf_counters counters;  /* [owner: write] [any: read] */
+
+    /* [owner: put] [any: take]  the task made ready last. */
+    alignas(WF_CACHE_LINE) WF_ATOMIC(struct weft_task *) slot;
+
+    /* One of the two is in use, by the runtime's order. */
+    struct wf_ring ring;
+    struct wf_deque deque;
+
+    /* Tasks that only this worker may run. */
+    alignas(WF_CACHE_LINE) struct wf_mpsc inbox;
+    struct wf_chain pinned; /* [owner]  what came out of the inbox */
+
+    struct wf_parker parker;
+    struct wf_safe safe;
+
+    pthread_t thread;
+    struct wf_signal_stack signal_stack; /* [owner] */
+    struct wf_start *start;              /* [owner]  until it has started */
+};
+
+/* [any]  The worker in whose seat the calling thread sits; NULL: a foreign thread. */
+struct wf_worker *wf_worker_self(void);
+/* [any]  The calling task; NULL outside. */
+struct weft_task *wf_task_self(void);
+
+/* Threads that start together: all or none. */
+struct wf_start {
+    WF_ATOMIC(uint32_t) reports; /* [any: add]  threads that said how it went */
+    WF_ATOMIC(int32_t) error;    /* [any: write]  of one that could not */
+    wf_atomic_u32 verdict;       /* [opener: write]  0: wait; else see runtime.c */
+    struct wf_parker opener;
+};
+/* runtime.c  [a new thread]  Says how it went; waits for the verdict.  0: go; else end. */
+int wf_start_report(struct wf_start *start, int rc);
+
+/* steal.c  [owner]  The next task of the worker's own queues, for one that leaves; NULL: the loop
+ * has to look. */
+struct weft_task *wf_steal_pick(struct wf_worker *worker);
+/* steal.c  [owner]  Whether the loop has to look although there is nothing in these. */
+bool wf_steal_is_due(struct wf_worker *worker);
+/* steal.c  Polls between two looks at the global queue, if one takes so long. */
+uint32_t wf_steal_interval(int64_t task_ns);
+
+/* worker.c  [the task]  Ends it from any depth. */
+_Noreturn void wf_task_exit(struct weft_task *self, intptr_t result);
+/* worker.c  A thread's life in the seat. */
+void *wf_worker_main(void *worker);
+
+/* [task]  Suspends the task until somebody wakes it; may return without a reason.  The wait record
+ * is filled. */
+void wf_task_suspend(struct weft_task *self);
+/* [task]  Lets others run. */
+void wf_task_yield(struct weft_task *self);
+/* [any]  Something happened that the task may wait for.  Never too late: see `task` above. */
+void wf_task_wake(struct weft_task *task);
+/* [any]  Queues a task that is ready and in no queue. */
+void wf_task_place(struct weft_task *task);
+/* [the task]  Counts one operation; yields when it has had its share. */
+void wf_task_spend(struct weft_task *self);
+
+/* [the task]  Fills the wait record.  `is_for_task`: nothing but a task can end the wait. */
+void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object);
+void wf_wait_end(struct weft_task *self);
+
+/* [the task]  0, -ECANCELED or -ETIMEDOUT: whether it may go on waiting. */
+int wf_task_interrupted(struct weft_task *self);
+
+/* Somebody who waits: a task, or a foreign thread on its own stack. */
+struct wf_waiter {
+    struct weft_task *task; /* NULL: the thread */
+    struct wf_parker parker;
+};
+void wf_waiter_init(struct wf_waiter *waiter, struct weft_task *self);
+/* [the waiter]  Until woken; a task perhaps without a reason. */
+void wf_waiter_wait(struct wf_waiter *waiter);
+/* [any]  Under a lock that the waiter takes before it leaves. */
+void wf_waiter_wake(struct wf_waiter *waiter);
+
+/* ---- the life of a task -------------------------------------------------------------------- */
+
+/* What a spawn was asked for. */
+struct wf_spawn {
+    weft_fn fn;
+    void *arg;
+    const weft_task_options *options; /* NULL: defaults */
+    const void *site;
+    struct wf_scope *scope; /* NULL: none */
+    bool has_handle;
+};
+
+/* info.c  [any]  The name; "" for none. */
+void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE]);
+/* info.c  [any]  Of any task that is or was there. */
+void wf_task_describe(const struct weft_task *task, weft_info *out);
+
+/* task.c  [any]  Makes a task and places it. */
+int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct weft_task **out);
+/* task.c  [the task]  Everything that is due at the end; the task must not be touched after. */
+void wf_task_finish(struct weft_task *task, intptr_t result);
+/* task.c  [any]  Frees what the task's extra keeps of it alone. */
+void wf_task_scrap(struct weft_task *task);
+/* task.c  [any]  Ends a task that cannot begin to run, or is suspended and is never resumed. */
+void wf_task_abandon(struct weft_task *task, intptr_t result);
+/* task.c  [any]  Gives a handle back. */
+void wf_task_unref(struct weft_task *task);
+
+/* join.c  [weft_run]  Waits for the first task.  -EDEADLK: it was found that this has no end. */
+int wf_join_main(weft_runtime *runtime, struct weft_task *task);
+void wf_join_main_break(weft_runtime *runtime);
+/* join.c  [owner]  Wakes those who wait by way of wf_state_share. */
+void wf_joiners_wake(struct weft_task *task);
+
+/* local.c  [the task]  Destroys its task-local values. */
+void wf_locals_done(struct weft_task *task);
+
+/* scope.c  [the task]  One of its tasks has ended. */
+void wf_scope_leave(struct weft_task *task, intptr_t result);
+
+/* fail.c  [the task]  Runs the cleanups that are left. */
+void wf_cleanups_run(struct weft_task *task);
+/* fail.c  [any]  Remembers a failure that nobody saw; the task is about to be freed. */
+void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task);
+/* fail.c  [loop]  Tells the hook of all that were noted. */
+void wf_failures_report(weft_runtime *runtime);
+
+/* ---- runtimes ------------------------------------------------------------------------------ */
+
+/* Who decides.  [const] */
+struct wf_policy {
+    /* [any]  Takes a task that is ready.  `worker` is the caller's, if it is of this runtime. */
+    void (*place)(weft_runtime *runtime, struct wf_worker *worker, struct weft_task *task);
+    /* [loop]  Takes one that let others run. */
+    void (*requeue)(struct wf_worker *worker, struct weft_task *task);
+    /* [loop]  The next task, without waiting; NULL: none. */
+    struct weft_task *(*poll)(struct wf_worker *worker);
+    /* [loop]  No task was found: waits until it is worth to look again. */
+    void (*rest)(struct wf_worker *worker);
+};
+extern const struct wf_policy wf_policy_steal;
+
+/* Threads and tasks that wait for room, and those who give it. */
+struct wf_room {
+    struct wf_lock lock;
+    struct wf_list waiters;      /* [lock] */
+    WF_ATOMIC(uint32_t) waiting; /* [lock: write] [any: read] */
+    WF_ATOMIC(uint64_t) live;    /* [any: add]  tasks alive; only if there is a limit */
+};
+
+/* When workers leave their loop. */
+enum wf_leave {
+    WF_LEAVE_NOT,
+    WF_LEAVE_WHEN_DONE, /* as soon as there is nothing to run */
+    WF_LEAVE_NOW,       /* between two tasks */
+};
+
+/* A failure that nobody saw yet. */
+struct wf_failure;
+
+struct weft_runtime {
+    weft_options options; /* [const]  without zeros */
+    const struct wf_policy *policy;
+    unsigned worker_count;     /* [const] */
+    struct wf_worker *workers; /* [const] */
+    struct wf_safe **safes;    /* [const]  of all workers */
+    struct wf_task_pool *pool; /* [const] */
+    struct wf_stack_pool stacks;
+
+    struct wf_inject global; /* normal tasks: from outside, or too many for a ring */
+    struct wf_inject high;
+    struct wf_inject low;
+    struct wf_idle idle;
+    struct wf_world world;
+
+    /* [closer: write] [any: read] */
+    alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) is_closing; /* no more spawns */
+    WF_ATOMIC(uint32_t) is_leaving;                        /* enum wf_leave */
+
+    struct wf_lock gate;        /* spawns from outside against close */
+    struct wf_counters foreign; /* [gate: write] [any: read]  what foreign threads did */
+    struct wf_room room;
+
+    struct wf_lock world_lock;
+    struct wf_list world_waiters; /* [world_lock]  those who want to stop it next */
+    const void *world_owner;      /* [world_lock]  task or worker or thread; NULL: it runs */
+    unsigned world_depth;         /* [world_lock] */
+    WF_ATOMIC(uint64_t) stops;    /* [world owner: write] [any: read] */
+    WF_ATOMIC(uint64_t) stop_ns_max;
+    WF_ATOMIC(uint64_t) stop_ns_total;
+
+    struct wf_lock failure_lock;
+    struct wf_failure *failures;        /* [failure_lock]  newest first */
+    WF_ATOMIC(uint32_t) failures_noted; /* [failure_lock: write] [any: read] */
+
+    struct wf_parker closer;           /* where weft_runtime_close waits */
+    WF_ATOMIC(uint64_t) quiet_at;      /* [loop: write]  activity as of the last report */
+    WF_ATOMIC(uint32_t) is_deadlocked; /* [loop: write] [any: read] */
+    struct wf_waiter main_waiter;      /* where weft_run waits */
+};
+
+/* runtime.c  [any]  Tasks alive; exact when nothing runs. */
+uint64_t wf_runtime_live(const weft_runtime *runtime);
+
+/* options.c  [any]  Options with defaults and environment filled in; `text` as weft_options_check.
+ */
+int wf_options_fill(weft_options *out, const weft_options *options, char *text, size_t text_size);
+
+/* quiet.c  [loop]  Nothing runs and nothing is queued: reports what is to be reported then. */
+void wf_runtime_quiet(weft_runtime *runtime);
+/* quiet.c  [any]  True when something happened since the last report. */
+bool wf_runtime_is_news(weft_runtime *runtime);
+
+/* room.c  [any]  Waits for room, or -EAGAIN, by the runtime's options. */
+int wf_room_enter(weft_runtime *runtime);
+void wf_room_leave(weft_runtime *runtime);
+int wf_room_wait(weft_runtime *runtime);
+void wf_room_wake(weft_runtime *runtime);
+/* room.c  [closer]  Nobody waits any longer. */
+void wf_room_close(weft_runtime *runtime);
+
+/* report.c  [signal]  Says which task ran into the guard of its stack. */
+void wf_overflow_print(const struct wf_overflow *overflow);
 
 #endif

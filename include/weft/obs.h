@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weft/obs.h - looking at a runtime without stopping it.
+ */
+#ifndef WEFT_OBS_H
+#define WEFT_OBS_H
+
+#include <weft/runtime.h>
+#include <weft/types.h>
+
+WEFT_BEGIN
+
+/* Of one worker, or the sum of all. */
+typedef struct weft_counters {
+    uint64_t spawned;        /* tasks made */
+    uint64_t completed;      /* tasks that ended, however */
+    uint64_t failed;         /* of them, with a result < 0 */
+    uint64_t cancelled;      /* of them, with -ECANCELED after being asked to */
+    uint64_t polled;         /* times a task was resumed */
+    uint64_t yielded;        /* times a task let others run */
+    uint64_t stolen;         /* tasks taken from other workers */
+    uint64_t steals_tried;   /* other workers looked at */
+    uint64_t parked;         /* times it went to sleep */
+    uint64_t woken;          /* times it was woken by somebody */
+    uint64_t overflowed;     /* tasks moved from a full ring to the global queue */
+    uint64_t lifo_hits;      /* tasks run out of the slot of the newest */
+    uint64_t global_fetches; /* tasks taken from the global queue */
+    uint64_t queue_depth;    /* tasks waiting in its own queues now */
+} weft_counters;
+
+typedef struct weft_stats {
+    weft_counters total; /* of all workers and of foreign threads */
+    unsigned workers;
+    unsigned searching;    /* workers that look for work now */
+    unsigned parked;       /* workers that sleep now */
+    uint64_t live;         /* tasks alive */
+    uint64_t global_depth; /* tasks waiting in the global queues */
+    uint64_t stack_bytes;  /* mapped for stacks */
+    uint64_t stacks;       /* of them, in use by tasks */
+    uint64_t stops;        /* times the world was stopped */
+    uint64_t stop_ns_max;  /* the longest time until all stood still */
+    uint64_t stop_ns_total;
+    uint64_t lost_wakeups; /* build option: work found after a timed-out sleep */
+} weft_stats;
+
+/* -EINVAL: NULL. */
+WEFT_API int weft_runtime_stats(weft_runtime *runtime, weft_stats *out);
+/* -EINVAL: NULL, or no such worker. */
+WEFT_API int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_counters *out);
+
+/* Writes one line for each live task of the runtime, and one for each worker.  The number of tasks,
+ * or the error of write. */
+WEFT_API int weft_dump(weft_runtime *runtime, int fd);
+
+/* Keeps the last `events` events of each worker from now on.  -EINVAL: not a power of two within
+ * 16 .. 2^20; -ENOMEM; -EALREADY. */
+WEFT_API int weft_trace_start(weft_runtime *runtime, uint32_t events);
+/* Writes what was kept, oldest first, a line an event, and stops.  -EALREADY: not started. */
+WEFT_API int weft_trace_stop(weft_runtime *runtime, int fd);
+
+WEFT_END
+
+#endif

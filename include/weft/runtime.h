@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weft/runtime.h - a runtime: some workers (OS threads) over which tasks are woven.
+ *
+ * Most programs need one call, weft_run.  Several runtimes may live in one process; a task of one
+ * may wait for, cancel and wake tasks of another.
+ *
+ * Threads: every function may be called from any thread, and from inside a task unless it says
+ *          otherwise.
+ * Errors:  0 or a negative errno; outputs are untouched on error.
+ */
+#ifndef WEFT_RUNTIME_H
+#define WEFT_RUNTIME_H
+
+#include <weft/task.h>
+#include <weft/types.h>
+
+WEFT_BEGIN
+
+/* Who decides which task runs where. */
+enum weft_policy {
+    WEFT_POLICY_DEFAULT, /* $WEFT_POLICY, else steal */
+    WEFT_POLICY_STEAL,   /* every worker for itself; who has nothing takes from others */
+    WEFT_POLICY_REACTOR, /* one control thread decides everything and hands tasks to the workers */
+};
+
+/* In which order a worker of the steal policy takes its own tasks. */
+enum weft_order {
+    WEFT_ORDER_DEFAULT,     /* $WEFT_ORDER, else fair */
+    WEFT_ORDER_FAIR,        /* oldest first, but for the one that was made ready last */
+    WEFT_ORDER_DEPTH_FIRST, /* newest first; thieves take the oldest */
+};
+
+/* Where events of the outside come from. */
+enum weft_io {
+    WEFT_IO_AUTO,
+    WEFT_IO_EPOLL,
+    WEFT_IO_URING,
+};
+
+/* A task that failed and whose result nobody looked at. */
+typedef struct weft_failure {
+    uint64_t task_id;
+    const char *name;    /* "" for none */
+    int error;           /* the negative errno */
+    const char *message; /* of weft_fail; "" for none */
+} weft_failure;
+
+/* A set of tasks that all wait for each other. */
+typedef struct weft_deadlock {
+    size_t count;                  /* tasks that wait; no others are left */
+    const weft_task *const *cycle; /* each waits for the next, the last for the first */
+    size_t cycle_count;            /* 0: a chain that ends in a task that waits for nothing */
+    const char *text;              /* the same in words, one line a task */
+} weft_deadlock;
+
+typedef struct weft_options {
+    uint32_t size;    /* sizeof(weft_options), or 0 */
+    uint32_t workers; /* 0: $WEFT_WORKERS, else $RAYA_NUM_THREADS, else the CPUs of the process */
+    enum weft_policy policy;
+    enum weft_order order;
+    enum weft_io io;
+    bool no_steal;          /* workers take nothing from each other */
+    bool steal_first;       /* look at other workers before the global queue */
+    bool spawn_waits;       /* a spawn that finds the runtime full waits instead of -EAGAIN */
+    uint32_t io_events_max; /* events taken from the kernel at once; 0: 256 */
+    uint32_t global_batch;  /* tasks taken from the global queue at once; 0: up to 64 */
+    size_t global_capacity; /* tasks waiting in the global queue; 0: no limit */
+    size_t tasks_max;       /* tasks alive at once; 0: no limit */
+    size_t stack_size;      /* of tasks that don't say; 0: $WEFT_STACK, else 64 KiB */
+    uint64_t seed;          /* of the choice of victims; 0: from the clock */
+    uint32_t trace_events;  /* events kept per worker; 0: no trace until weft_trace_start */
+
+    /* Called when nothing is left to run; NULL: a line on stderr.  On a worker's thread: must not
+     * wait. */
+    void (*on_failure)(void *context, const weft_failure *failure);
+    /* Called within 100 ms of a deadlock; NULL: a report on stderr.  weft_run then ends with
+     * -EDEADLK; a runtime that was opened stays as it is. */
+    void (*on_deadlock)(void *context, const weft_deadlock *deadlock);
+    void *hook_context;
+} weft_options;
+
+/* Opens a runtime, runs fn(arg) as its first task, waits for its end and closes the runtime: every
+ * task that is still alive then is cancelled and waited for.  Gives the result of fn; or -EINVAL:
+ * bad options or environment (weft_options_check says which); -ENOMEM, -EAGAIN: no memory, no
+ * threads; -EDEADLK: all tasks waited for each other; -EPERM: called from inside a task. */
+WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options);
+
+/* Starts the workers.  Errors as above. */
+WEFT_API int weft_runtime_open(weft_runtime **out, const weft_options *options);
+
+/*
+ * Cancels every task, waits for them at most timeout_ns (negative: without limit), then takes the
+ * stacks of those that still wait: their handles complete with -ECANCELED, their cleanups do not
+ * run.  A function that is running at that moment cannot be stopped and is waited for.  Handles
+ * that are still out stay valid until they are dropped.  0: all ended by themselves; -ETIMEDOUT:
+ * some were forced.  -EDEADLK: called from a task of this runtime.  Nothing may use the runtime
+ * afterwards.
+ */
+WEFT_API int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns);
+
+/* As weft_spawn, into a runtime that need not be the caller's.  -ESHUTDOWN: it is closing. */
+WEFT_API int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void *arg,
+                                const weft_task_options *options);
+
+/* The runtime of the calling task; NULL outside. */
+WEFT_API weft_runtime *weft_runtime_self(void);
+
+/* Workers of the runtime. */
+WEFT_API unsigned weft_runtime_workers(const weft_runtime *runtime);
+
+/* What weft_runtime_open would say to these options and this environment.  0, or -EINVAL with a
+ * sentence in `text` that names the option or the variable. */
+WEFT_API int weft_options_check(const weft_options *options, char *text, size_t text_size);
+
+/*
+ * Stops every worker at its next scheduling point, and returns when all stand still; workers that
+ * sleep do already.  Until weft_start_the_world no task runs but the caller.  Nests; another caller
+ * waits for its turn.  From a task or any thread.
+ */
+WEFT_API int weft_stop_the_world(weft_runtime *runtime);
+/* -EPERM: the caller did not stop it. */
+WEFT_API int weft_start_the_world(weft_runtime *runtime);
+
+WEFT_END
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weft/weft.h - all of Weft: tasks for C, woven over a few threads.
+ */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+
+#include <weft/obs.h>
+#include <weft/runtime.h>
+#include <weft/scope.h>
+#include <weft/task.h>
+#include <weft/types.h>
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/dump.c - every live task of a runtime, a line each, for people in need.
+ *
+ * Works while everything runs, and takes no lock but that of the memory of tasks, under which only
+ * numbers are copied: the text is written afterwards, so a slow reader of the text stops nobody.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sched/sched.h"
+
+struct snapshot {
+    weft_info *infos;
+    size_t count;
+    size_t max;
+};
+
+static void take(struct weft_task *task, void *context)
+{
+    struct snapshot *snapshot = context;
+    if (snapshot->count < snapshot->max && !wf_state_is_complete(&task->state)) {
+        wf_task_describe(task, &snapshot->infos[snapshot->count]);
+        snapshot->count++;
+    }
+}
+
+static int write_all(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        ssize_t written = WF_FAULT("write") ? -1 : write(fd, text, size);
+        if (written < 0 && errno != EINTR) {
+            return errno != 0 ? -errno : -EIO;
+        }
+        if (written > 0) {
+            text += written;
+            size -= (size_t)written;
+        }
+    }
+    return 0;
+}
+
+static int write_task(int fd, const weft_info *info, weft_time now)
+{
+    char line[320];
+    char wait[96] = "";
+    if (info->state == WEFT_BLOCKED) {
+        (void)snprintf(wait, sizeof(wait), " on %s %" PRIu64 " for %" PRId64 " ms",
+                       weft_wait_name(info->wait), info->wait_task_id,
+                       (now - info->wait_since) / 1000000);
+    }
+    int length = snprintf(
+        line, sizeof(line),
+        "task %" PRIu64 " \"%s\" %s%s, age %" PRId64 " ms, runs %" PRIu64 ", parent %" PRIu64
+        ", fn %p, spawned at %p%s%s\n",
+        info->id, info->name, weft_state_name(info, WEFT_STYLE_WEFT), wait,
+        (now - info->created) / 1000000, info->runs, info->parent_id, (void *)(uintptr_t)info->fn,
+        info->site, info->is_cancelled ? ", cancelled" : "", info->is_pinned ? ", pinned" : "");
+    size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
+    return write_all(fd, line, size);
+}
+
+static int write_worker(int fd, struct wf_worker *worker)
+{
+    char line[256];
+    weft_counters counters;
+    (void)weft_worker_stats(worker->runtime, worker->index, &counters); /* it exists */
+    struct weft_task *current = wf_load_relaxed(&worker->current);      /* relaxed: a hint */
+    int length = snprintf(line, sizeof(line),
+                          "worker %u: running task %" PRIu64 ", queued %" PRIu64 ", polled %" PRIu64
+                          ", stolen %" PRIu64 ", parked %" PRIu64 "\n",
+                          worker->index, current != NULL ? weft_task_id(current) : 0,
+                          counters.queue_depth, counters.polled, counters.stolen, counters.parked);
+    size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
+    return write_all(fd, line, size);
+}
+
+int weft_dump(weft_runtime *runtime, int fd)
+{
+    if (runtime == NULL) {
+        return -EINVAL;
+    }
+    struct snapshot snapshot = {.max = (size_t)wf_runtime_live(runtime) + 64}; /* some may come */
+    snapshot.infos = wf_alloc_zeroed(snapshot.max, sizeof(*snapshot.infos));
+    if (snapshot.infos == NULL) {
+        return -ENOMEM;
+    }
+    wf_task_pool_visit(runtime->pool, take, &snapshot);
+    int rc = 0;
+    weft_time now = wf_clock_now();
+    for (unsigned i = 0; i < runtime->worker_count && rc == 0; i++) {
+        rc = write_worker(fd, &runtime->workers[i]);
+    }
+    for (size_t i = 0; i < snapshot.count && rc == 0; i++) {
+        rc = write_task(fd, &snapshot.infos[i], now);
+    }
+    wf_free(snapshot.infos);
+    return rc == 0 ? (int)snapshot.count : rc;
+}

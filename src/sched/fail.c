@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/fail.c - tasks that fail: from any depth, with a message; and failures that nobody saw.
+ *
+ * weft_fail does not unwind: it runs the cleanups that the task has registered, on top of the
+ * frames that they belong to, completes the task and leaves the stack for good.
+ *
+ * A failure counts as unseen when the last reference to the task goes without anybody having looked
+ * at the result.  It is noted then, and reported when the runtime has nothing left to run, so that
+ * the report does not come in the middle of things.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sched/sched.h"
+
+struct wf_failure {
+    struct wf_failure *next; /* noted before it */
+    uint64_t task_id;
+    int error;
+    char name[WEFT_NAME_SIZE];
+    char message[];
+};
+
+void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
+{
+    struct weft_task *self = wf_task_self();
+    WEFT_CHECK(self != NULL);
+    WEFT_CHECK(fn != NULL);
+    *cleanup = (weft_cleanup){.fn = fn, .arg = arg, .next = self->cleanups};
+    self->cleanups = cleanup;
+}
+
+void weft_cleanup_pop(weft_cleanup *cleanup, int run)
+{
+    struct weft_task *self = wf_task_self();
+    WEFT_CHECK(self != NULL);
+    WEFT_CHECK(self->cleanups == cleanup); /* newest first */
+    self->cleanups = cleanup->next;
+    if (run != 0) {
+        cleanup->fn(cleanup->arg);
+    }
+}
+
+void wf_cleanups_run(struct weft_task *task)
+{
+    while (task->cleanups != NULL) { /* each is taken off before it runs: it may fail itself */
+        weft_cleanup *cleanup = task->cleanups;
+        task->cleanups = cleanup->next;
+        cleanup->fn(cleanup->arg);
+    }
+}
+
+/* [the task]  Keeps the message, if there is memory for it. */
+static void message_keep(struct weft_task *self, const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    struct wf_task_extra *extra = length > 0 ? wf_task_extra(self) : NULL;
+    char *text = extra != NULL ? wf_alloc((size_t)length + 1) : NULL;
+    if (text != NULL) {
+        (void)vsnprintf(text, (size_t)length + 1, format, again); /* as long as before */
+        wf_free(extra->message); /* of a cleanup that failed in turn: the last one counts */
+        extra->message = text;
+    }
+    va_end(again);
+}
+
+void weft_fail(int error, const char *format, ...)
+{
+    struct weft_task *self = wf_task_self();
+    WEFT_CHECK(self != NULL);
+    WEFT_CHECK(error < 0);
+    if (format != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        message_keep(self, format, arguments);
+        va_end(arguments);
+    }
+    (void)wf_state_shield(&self->state); /* cleanups may wait; -EOVERFLOW: it has 255 already */
+    wf_cleanups_run(self);
+    WEFT_CHECK(self->open_scopes == NULL);
+    wf_task_exit(self, error);
+}
+
+int weft_task_message(const weft_task *task, char *text, size_t text_size)
+{
+    if (task == NULL || (text == NULL && text_size > 0)) {
+        return -EINVAL;
+    }
+    if (!wf_state_is_complete(&task->state)) {
+        return -EAGAIN;
+    }
+    const struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: complete */
+    const char *message = extra != NULL && extra->message != NULL ? extra->message : "";
+    if (text_size > 0) {
+        size_t length = strnlen(message, text_size - 1);
+        memcpy(text, message, length);
+        text[length] = '\0';
+    }
+    return (int)strlen(message);
+}
+
+/* ---- failures that nobody saw -------------------------------------------------------------- */
+
+void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
+{
+    wf_lock_acquire(&pool->lock);
+    bool is_closed = pool->is_closed;
+    wf_lock_release(&pool->lock);
+    if (is_closed) {
+        return; /* a handle that outlived the runtime: there is nobody to tell */
+    }
+    weft_runtime *runtime = pool->runtime;
+    const struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: the last one */
+    const char *message = extra != NULL && extra->message != NULL ? extra->message : "";
+    const size_t size = strlen(message) + 1;
+    struct wf_failure *failure = wf_alloc(sizeof(*failure) + size);
+    if (failure == NULL) {
+        return; /* the counters still know of it */
+    }
+    *failure =
+        (struct wf_failure){.task_id = wf_load_relaxed(&task->id), .error = (int)task->result};
+    wf_task_name(task, failure->name);
+    memcpy(failure->message, message, size);
+    wf_lock_acquire(&runtime->failure_lock);
+    failure->next = runtime->failures;
+    runtime->failures = failure;
+    wf_counter_add(&runtime->failures_noted, 1);
+    wf_lock_release(&runtime->failure_lock);
+}
+
+/* What happens where the program did not say. */
+static void print_failure(const weft_failure *failure)
+{
+    char line[512];
+    int length = snprintf(line, sizeof(line), "weft: task %llu%s%s failed, unobserved: %s%s%s\n",
+                          (unsigned long long)failure->task_id, failure->name[0] != '\0' ? " " : "",
+                          failure->name, strerrorname_np(-failure->error),
+                          failure->message[0] != '\0' ? ": " : "", failure->message);
+    if (length > 0) {
+        size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
+        ssize_t written = write(STDERR_FILENO, line, size);
+        (void)written; /* nobody to tell */
+    }
+}
+
+void wf_failures_report(weft_runtime *runtime)
+{
+    wf_lock_acquire(&runtime->failure_lock);
+    struct wf_failure *newest = runtime->failures;
+    runtime->failures = NULL;
+    wf_lock_release(&runtime->failure_lock);
+    struct wf_failure *oldest = NULL;
+    while (newest != NULL) { /* turned over: they are told in the order they happened */
+        struct wf_failure *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        struct wf_failure *next = oldest->next;
+        const weft_failure told = {.task_id = oldest->task_id,
+                                   .name = oldest->name,
+                                   .error = oldest->error,
+                                   .message = oldest->message};
+        if (runtime->options.on_failure != NULL) {
+            runtime->options.on_failure(runtime->options.hook_context, &told);
+        } else {
+            print_failure(&told);
+        }
+        wf_free(oldest);
+        oldest = next;
+    }
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/info.c - what can be seen of a task, and the words for it.
+ *
+ * Everything that is read here of a task that runs elsewhere is an atomic cell, so a snapshot never
+ * stops anybody; its parts may be of slightly different instants.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "sched/sched.h"
+
+void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE])
+{
+    /* acquire: pairs with wf_task_extra. */
+    const struct wf_task_extra *extra = wf_load_acquire(&task->extra);
+    memset(name, 0, WEFT_NAME_SIZE);
+    for (size_t i = 0; extra != NULL && i < WEFT_NAME_SIZE / sizeof(uint64_t); i++) {
+        uint64_t word = wf_load_relaxed(&extra->name[i]); /* relaxed: text for people */
+        memcpy(name + i * sizeof(word), &word, sizeof(word));
+    }
+    name[WEFT_NAME_SIZE - 1] = '\0';
+}
+
+static bool is_running(const struct weft_task *task)
+{
+    const weft_runtime *runtime = task->pool->runtime;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        if (wf_load_relaxed(&runtime->workers[i].current) == task) { /* relaxed: a hint */
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum weft_state state_of(const struct weft_task *task, const struct wf_state_view *view)
+{
+    switch (view->lifecycle) {
+    case WF_COMPLETE:
+        if (task->result >= 0) {
+            return WEFT_COMPLETED;
+        }
+        /* relaxed: complete */
+        return (wf_load_relaxed(&task->marks) & WF_MARK_CANCELLED) != 0 ? WEFT_CANCELLED
+                                                                        : WEFT_FAILED;
+    case WF_IDLE:
+        return WEFT_BLOCKED;
+    case WF_ACTIVE:
+    default:
+        if (is_running(task)) {
+            return WEFT_RUNNING;
+        }
+        return wf_load_relaxed(&task->runs) == 0 ? WEFT_CREATED : WEFT_READY;
+    }
+}
+
+void wf_task_describe(const struct weft_task *task, weft_info *out)
+{
+    struct wf_state_view view;
+    wf_state_read(&task->state, &view);
+    const bool is_complete = view.lifecycle == WF_COMPLETE;
+    /* All relaxed: for people to read. */
+    const uint32_t marks = wf_load_relaxed(&task->marks);
+    *out = (weft_info){
+        .id = wf_load_relaxed(&task->id),
+        .parent_id = wf_load_relaxed(&task->parent_id),
+        .state = state_of(task, &view),
+        .wait_since = wf_load_relaxed(&task->wait_since),
+        .created = wf_load_relaxed(&task->created),
+        .deadline = wf_load_relaxed(&task->deadline),
+        .fn = wf_load_relaxed(&task->fn),
+        .site = (const void *)wf_load_relaxed(&task->site),
+        .result = is_complete ? task->result : 0,
+        .priority = (enum weft_priority)wf_load_relaxed(&task->priority),
+        .shields = view.shields,
+        .runs = wf_load_relaxed(&task->runs),
+        .is_cancelled = view.is_cancelled,
+        .is_pinned = wf_load_relaxed(&task->pins) > 0,
+        .is_detached = (marks & WF_MARK_DETACHED) != 0,
+    };
+    out->has_run = out->runs > 0;
+    if (out->state == WEFT_BLOCKED) {
+        out->wait = (enum weft_wait)wf_load_relaxed(&task->wait);
+        out->wait_object = (const void *)wf_load_relaxed(&task->wait_object);
+        out->wait_task_id = wf_load_relaxed(&task->wait_task_id);
+    }
+    if (out->has_run && !is_complete) {
+        size_t size = (size_t)wf_load_relaxed(&task->stack_size) << 10;
+        out->stack_size = size != 0 ? size : task->pool->runtime->options.stack_size;
+    }
+    wf_task_name(task, out->name);
+}
+
+int weft_task_info(const weft_task *task, weft_info *out)
+{
+    if (task == NULL || out == NULL) {
+        return -EINVAL;
+    }
+    wf_task_describe(task, out);
+    return 0;
+}
+
+uint64_t weft_task_id(const weft_task *task)
+{
+    return task != NULL ? wf_load_relaxed(&task->id) : 0; /* relaxed: const while we have it */
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+const char *weft_state_name(const weft_info *info, enum weft_style style)
+{
+    /* By style and state; where a design knows a word more, see below. */
+    static const char *const names[][WEFT_CANCELLED + 1] = {
+        [WEFT_STYLE_WEFT] = {"created", "ready", "running", "blocked", "completed", "failed",
+                             "cancelled"},
+        [WEFT_STYLE_STEAL] = {"Ready", "Ready", "Running", "Blocked", "Complete", "Complete",
+                              "Complete"},
+        [WEFT_STYLE_REACTOR] = {"Ready", "Resumed", "Running", "Suspended", "Completed", "Failed",
+                                "Failed"},
+        [WEFT_STYLE_PLAN] = {"Created", "Resumed", "Running", "Suspended", "Completed", "Failed",
+                             "Failed"},
+        [WEFT_STYLE_PROCESS] = {"Ready", "Ready", "Running", "Blocked", "Complete", "Complete",
+                                "Complete"},
+        [WEFT_STYLE_POLL] = {"SCHEDULED", "SCHEDULED", "RUNNING", "IDLE", "COMPLETE", "COMPLETE",
+                             "COMPLETE"},
+    };
+    if (info == NULL || (unsigned)style > WEFT_STYLE_POLL ||
+        (unsigned)info->state > WEFT_CANCELLED) {
+        return "unknown";
+    }
+    return names[style][info->state];
+}
+
+const char *weft_wait_name(enum weft_wait wait)
+{
+    static const char *const names[] = {
+        [WEFT_WAIT_NOTHING] = "nothing", [WEFT_WAIT_TASK] = "task",
+        [WEFT_WAIT_TASKS] = "tasks",     [WEFT_WAIT_OUTER_TASK] = "outer-task",
+        [WEFT_WAIT_SCOPE] = "scope",     [WEFT_WAIT_ROOM] = "room",
+        [WEFT_WAIT_WORLD] = "world",
+    };
+    return (unsigned)wait < WEFT_WAIT_KINDS ? names[wait] : "unknown";
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/join.c - waiting for the end of tasks.
+ *
+ * The common case is one handle and one who awaits it.  Then the awaiter's address goes into the
+ * task's state (wf_state_join) and the end of the task hands it to whoever completes it, in the
+ * same step: no list, no lock.  It needs a waiter whose memory is always that of a task of the same
+ * pool, because a wake may come after it has gone.
+ *
+ * Everybody else (weft_join, of which there may be several; threads; tasks of another runtime;
+ * weft_race) stands in a list of the task, under one of a few locks chosen by its address.  Wakes
+ * happen under that lock, and who waits takes it before it leaves: so its node may lie in its
+ * frame.
+ */
+#include <errno.h>
+
+#include "sched/sched.h"
+
+struct wf_joiner {
+    struct wf_joiner *next;   /* [lock] */
+    struct wf_waiter *waiter; /* [const] */
+    struct race *race;        /* [const]  NULL: waits for one task */
+    int index;                /* [const]  in the race */
+    bool is_listed;           /* [lock] */
+};
+
+/* Whoever waits for the first of several. */
+struct race {
+    WF_ATOMIC(int32_t) winner; /* [any: CAS]  -1: none yet */
+};
+
+static struct wf_lock *lock_of(const struct weft_task *task)
+{
+    static struct wf_lock locks[WF_JOIN_LOCKS] = {
+        [0 ... WF_JOIN_LOCKS - 1] = {.rank = WF_RANK_JOIN},
+    };
+    return &locks[((uintptr_t)task / sizeof(struct weft_task)) % WF_JOIN_LOCKS];
+}
+
+/* ---- the list ------------------------------------------------------------------------------ */
+
+/* [any, holding a handle]  False: the task has ended. */
+static bool list_enter(struct weft_task *task, struct wf_joiner *joiner)
+{
+    struct wf_lock *lock = lock_of(task);
+    wf_lock_acquire(lock);
+    joiner->is_listed = wf_state_share(&task->state);
+    if (joiner->is_listed) {
+        joiner->next = task->joiners;
+        task->joiners = joiner;
+    }
+    bool is_listed = joiner->is_listed;
+    wf_lock_release(lock);
+    return is_listed;
+}
+
+/* [the joiner]  After this nobody knows its node. */
+static void list_leave(struct weft_task *task, struct wf_joiner *joiner)
+{
+    struct wf_lock *lock = lock_of(task);
+    wf_lock_acquire(lock);
+    for (struct wf_joiner **link = &task->joiners; joiner->is_listed; link = &(*link)->next) {
+        if (*link == joiner) { /* it is in the list, so this ends */
+            *link = joiner->next;
+            joiner->is_listed = false;
+        }
+    }
+    wf_lock_release(lock);
+}
+
+void wf_joiners_wake(struct weft_task *task)
+{
+    struct wf_lock *lock = lock_of(task);
+    wf_lock_acquire(lock);
+    while (task->joiners != NULL) {
+        struct wf_joiner *joiner = task->joiners;
+        task->joiners = joiner->next;
+        joiner->is_listed = false;
+        if (joiner->race != NULL) {
+            int32_t nobody = -1;
+            /* relaxed: the lock orders it for the one whose race it is */
+            (void)wf_cas_relaxed(&joiner->race->winner, &nobody, joiner->index);
+        }
+        wf_waiter_wake(joiner->waiter);
+    }
+    wf_lock_release(lock);
+}
+
+/* ---- waiting for one ----------------------------------------------------------------------- */
+
+/* [task]  The one who holds the only handle. */
+static int wait_alone(struct weft_task *self, struct weft_task *task)
+{
+    if (!wf_state_join(&task->state, self)) {
+        return 0;
+    }
+    int rc = 0;
+    wf_wait_begin(self, WEFT_WAIT_TASK, task);
+    do { /* Ends with the task, or when we may not wait any longer. */
+        wf_task_suspend(self);
+        if (wf_state_is_complete(&task->state)) {
+            break;
+        }
+        rc = wf_task_interrupted(self);
+    } while (rc == 0);
+    wf_wait_end(self);
+    return rc != 0 && wf_state_unjoin(&task->state) ? rc : 0;
+}
+
+/* [any]  One of perhaps several. */
+static int wait_listed(struct weft_task *self, struct weft_task *task)
+{
+    struct wf_waiter waiter;
+    wf_waiter_init(&waiter, self);
+    struct wf_joiner joiner = {.waiter = &waiter};
+    if (!list_enter(task, &joiner)) {
+        return 0;
+    }
+    int rc = 0;
+    if (self != NULL) {
+        bool is_ours = self->pool == task->pool;
+        wf_wait_begin(self, is_ours ? WEFT_WAIT_TASK : WEFT_WAIT_OUTER_TASK, task);
+    }
+    do { /* as above */
+        wf_waiter_wait(&waiter);
+        if (wf_state_is_complete(&task->state)) {
+            rc = 0;
+            break;
+        }
+        rc = self != NULL ? wf_task_interrupted(self) : 0;
+    } while (rc == 0);
+    if (self != NULL) {
+        wf_wait_end(self);
+    }
+    list_leave(task, &joiner);
+    return rc;
+}
+
+int wf_join_main(weft_runtime *runtime, struct weft_task *task)
+{
+    struct wf_joiner joiner = {.waiter = &runtime->main_waiter};
+    int rc = 0;
+    if (!list_enter(task, &joiner)) {
+        return 0;
+    }
+    while (!wf_state_is_complete(&task->state) && rc == 0) { /* woken by either */
+        wf_waiter_wait(&runtime->main_waiter);
+        rc = wf_load_acquire(&runtime->is_deadlocked) != 0 ? -EDEADLK : 0; /* (J1) */
+    }
+    list_leave(task, &joiner);
+    (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_OBSERVED); /* relaxed: unref orders it */
+    return rc;
+}
+
+void wf_join_main_break(weft_runtime *runtime)
+{
+    wf_store_release(&runtime->is_deadlocked, 1); /* (J1) release: the report is written */
+    wf_parker_unpark(&runtime->main_waiter.parker);
+}
+
+/* [any]  0: the task has ended; else why the caller may not wait. */
+static int wait_for_end(struct weft_task *task, bool is_consuming)
+{
+    struct weft_task *self = wf_task_self();
+    if (self == task) {
+        return -EDEADLK;
+    }
+    if (wf_state_is_complete(&task->state)) {
+        if (self != NULL) {
+            wf_task_spend(self);
+        }
+        return 0;
+    }
+    if (self == NULL) {
+        return wait_listed(NULL, task);
+    }
+    int rc = wf_task_interrupted(self);
+    if (rc != 0) {
+        return rc;
+    }
+    bool is_alone =
+        is_consuming && self->pool == task->pool && wf_state_has_one_handle(&task->state);
+    return is_alone ? wait_alone(self, task) : wait_listed(self, task);
+}
+
+/* [any]  The task has ended: its result, which counts as seen. */
+static intptr_t observe(struct weft_task *task)
+{
+    intptr_t result = task->result;
+    if (result < 0) {
+        (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_OBSERVED); /* relaxed: unref orders it */
+    }
+    return result;
+}
+
+intptr_t weft_await(weft_task *task)
+{
+    if (task == NULL) {
+        return -ENOMEM;
+    }
+    int rc = wait_for_end(task, true);
+    if (rc == -EDEADLK) {
+        return rc;
+    }
+    intptr_t result = rc == 0 ? observe(task) : rc;
+    wf_task_unref(task);
+    return result;
+}
+
+int weft_join(weft_task *task, intptr_t *result)
+{
+    if (task == NULL) {
+        return -EINVAL;
+    }
+    int rc = wait_for_end(task, false);
+    if (rc == 0) {
+        intptr_t value = observe(task);
+        if (result != NULL) {
+            *result = value;
+        }
+    }
+    return rc;
+}
+
+int weft_try_join(weft_task *task, intptr_t *result)
+{
+    if (task == NULL) {
+        return -EINVAL;
+    }
+    if (!wf_state_is_complete(&task->state)) {
+        return -EAGAIN;
+    }
+    intptr_t value = observe(task);
+    if (result != NULL) {
+        *result = value;
+    }
+    return 0;
+}
+
+weft_task *weft_task_ref(weft_task *task)
+{
+    /* 2^24 handles of one task: only a loop that forgot to drop them gets there. */
+    WEFT_CHECK(wf_state_ref(&task->state) == 0);
+    return task;
+}
+
+void weft_drop(weft_task *task)
+{
+    if (task != NULL) {
+        wf_task_unref(task);
+    }
+}
+
+/* ---- waiting for several ------------------------------------------------------------------- */
+
+static void drop_all(weft_task **tasks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        weft_drop(tasks[i]);
+    }
+}
+
+/* What can be said without waiting. */
+static int check_several(weft_task **tasks, size_t count)
+{
+    if (tasks == NULL && count > 0) {
+        return -EINVAL;
+    }
+    struct weft_task *self = wf_task_self();
+    for (size_t i = 0; i < count && self != NULL; i++) {
+        if (tasks[i] == self) {
+            return -EDEADLK;
+        }
+    }
+    return 0;
+}
+
+int weft_await_all(weft_task **tasks, size_t count, intptr_t *results)
+{
+    int rc = check_several(tasks, count);
+    if (rc != 0) {
+        return rc;
+    }
+    int first_error = 0;
+    for (size_t i = 0; i < count; i++) {
+        rc = tasks[i] != NULL ? wait_for_end(tasks[i], true) : 0;
+        if (rc != 0) {
+            drop_all(tasks + i, count - i);
+            return rc;
+        }
+        intptr_t result = tasks[i] != NULL ? observe(tasks[i]) : -ENOMEM;
+        weft_drop(tasks[i]);
+        if (results != NULL) {
+            results[i] = result;
+        }
+        if (result < 0 && first_error == 0) {
+            first_error = (int)result;
+        }
+    }
+    return first_error;
+}
+
+/* [any]  Waits for the winner; its index, or why the caller may not wait. */
+static int race_wait(struct weft_task *self, struct race *race, struct wf_waiter *waiter,
+                     enum weft_wait wait)
+{
+    int rc = 0;
+    if (self != NULL) {
+        wf_wait_begin(self, wait, NULL);
+    }
+    for (;;) { /* Ends with one of the tasks, or when we may not wait any longer. */
+        int winner = wf_load_relaxed(&race->winner); /* relaxed: the lock orders the result */
+        if (winner >= 0) {
+            rc = winner;
+            break;
+        }
+        rc = self != NULL ? wf_task_interrupted(self) : 0;
+        if (rc != 0) {
+            break;
+        }
+        wf_waiter_wait(waiter);
+    }
+    if (self != NULL) {
+        wf_wait_end(self);
+    }
+    return rc;
+}
+
+/* [any]  Enters all lists, waits, leaves them. */
+static int race_run(weft_task **tasks, size_t count, struct wf_joiner *joiners)
+{
+    struct weft_task *self = wf_task_self();
+    struct wf_waiter waiter;
+    struct race race;
+    wf_waiter_init(&waiter, self);
+    wf_atomic_init(&race.winner, -1);
+    enum weft_wait wait = WEFT_WAIT_TASKS;
+    size_t listed = 0;
+    for (; listed < count; listed++) {
+        joiners[listed] =
+            (struct wf_joiner){.waiter = &waiter, .race = &race, .index = (int)listed};
+        if (self != NULL && tasks[listed]->pool != self->pool) {
+            wait = WEFT_WAIT_OUTER_TASK;
+        }
+        if (!list_enter(tasks[listed], &joiners[listed])) {
+            int32_t nobody = -1;
+            (void)wf_cas_relaxed(&race.winner, &nobody, (int32_t)listed); /* relaxed: as above */
+            break;
+        }
+    }
+    int rc = race_wait(self, &race, &waiter, wait);
+    for (size_t i = 0; i < listed; i++) {
+        list_leave(tasks[i], &joiners[i]);
+    }
+    return rc;
+}
+
+int weft_race(weft_task **tasks, size_t count, intptr_t *result)
+{
+    int rc = check_several(tasks, count);
+    if (rc != 0 || count == 0 || count > INT32_MAX) {
+        return rc != 0 ? rc : -EINVAL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (tasks[i] == NULL) {
+            return -EINVAL;
+        }
+    }
+    struct wf_joiner few[8];
+    const bool is_few = count <= sizeof(few) / sizeof(few[0]);
+    struct wf_joiner *joiners = is_few ? few : wf_alloc_zeroed(count, sizeof(few[0]));
+    if (joiners == NULL) {
+        return -ENOMEM;
+    }
+    rc = race_run(tasks, count, joiners);
+    if (!is_few) {
+        wf_free(joiners);
+    }
+    if (rc < 0) {
+        drop_all(tasks, count);
+        return rc;
+    }
+    intptr_t value = observe(tasks[rc]);
+    for (size_t i = 0; i < count; i++) {
+        if (i != (size_t)rc) {
+            (void)weft_cancel(tasks[i]);
+        }
+    }
+    for (size_t i = 0; i < count; i++) { /* a caller that is cancelled itself leaves them behind */
+        (void)weft_await(tasks[i]);
+    }
+    if (result != NULL) {
+        *result = value;
+    }
+    return rc;
+}

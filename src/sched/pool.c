@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/pool.c - the memory of tasks.
+ *
+ * Slabs of tasks, which are never used for anything else and go back to the system only with the
+ * pool.  Whoever kept the address of a task that has ended can do no harm by waking it: the memory
+ * is that of a task, perhaps of another, and every wait looks again at what it waits for.  It also
+ * makes a list of all tasks that costs nothing to keep: a dump walks the slabs.
+ *
+ * Workers take and give half a cache at a time, so the lock is taken once for many tasks.
+ *
+ * A pool whose runtime is closed waits for the last handle.
+ */
+#include <errno.h>
+
+#include "sched/sched.h"
+
+struct wf_task_slab {
+    struct wf_task_slab *next;
+    alignas(WF_CACHE_LINE) struct weft_task tasks[WF_TASK_SLAB_COUNT];
+};
+
+int wf_task_pool_new(struct wf_task_pool **out, weft_runtime *runtime)
+{
+    struct wf_task_pool *pool = wf_alloc_zeroed(1, sizeof(*pool));
+    if (pool == NULL) {
+        return -ENOMEM;
+    }
+    wf_lock_init(&pool->lock, WF_RANK_TASK_POOL);
+    pool->runtime = runtime;
+    *out = pool;
+    return 0;
+}
+
+static void extra_free(struct wf_task_extra *extra)
+{
+    if (extra != NULL) {
+        WEFT_ASSERT(extra->locals == NULL);
+        wf_free(extra->arg_copy);
+        wf_free(extra->message);
+        wf_free(extra);
+    }
+}
+
+static void pool_free(struct wf_task_pool *pool)
+{
+    while (pool->slabs != NULL) {
+        struct wf_task_slab *slab = pool->slabs;
+        pool->slabs = slab->next;
+        for (size_t i = 0; i < WF_TASK_SLAB_COUNT; i++) {
+            extra_free(wf_load_relaxed(&slab->tasks[i].extra)); /* relaxed: nobody else is left */
+        }
+        wf_free(slab);
+    }
+    wf_free(pool);
+}
+
+/* [locked pool->lock] */
+static bool is_over_locked(const struct wf_task_pool *pool)
+{
+    return pool->is_closed && pool->free_count == pool->count;
+}
+
+void wf_task_pool_close(struct wf_task_pool *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    wf_lock_acquire(&pool->lock);
+    pool->is_closed = true;
+    bool is_over = is_over_locked(pool);
+    wf_lock_release(&pool->lock);
+    if (is_over) {
+        pool_free(pool);
+    }
+}
+
+/* A slab of free tasks, linked by their nodes. */
+static struct wf_task_slab *slab_new(struct wf_task_pool *pool)
+{
+    struct wf_task_slab *slab = wf_alloc_aligned(WF_CACHE_LINE, sizeof(*slab));
+    if (slab == NULL) {
+        return NULL;
+    }
+    slab->next = NULL;
+    for (size_t i = 0; i < WF_TASK_SLAB_COUNT; i++) {
+        slab->tasks[i] = (struct weft_task){.pool = pool};
+        slab->tasks[i].node.next =
+            i + 1 < WF_TASK_SLAB_COUNT ? &slab->tasks[i + 1].node : (struct wf_node *)NULL;
+    }
+    return slab;
+}
+
+/* [locked pool->lock]  Moves up to `count` free tasks; gives how many. */
+static unsigned take_locked(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
+{
+    unsigned taken = 0;
+    while (taken < count && pool->free != NULL) {
+        struct wf_node *node = pool->free;
+        pool->free = node->next;
+        node->next = *list;
+        *list = node;
+        taken++;
+    }
+    pool->free_count -= taken;
+    return taken;
+}
+
+/* At least one free task and at most `count`; 0: out of memory. */
+static unsigned pool_take(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
+{
+    wf_lock_acquire(&pool->lock);
+    unsigned taken = take_locked(pool, count, list);
+    wf_lock_release(&pool->lock);
+    if (taken > 0) {
+        return taken;
+    }
+    struct wf_task_slab *slab = slab_new(pool); /* not under the lock: it may ask the kernel */
+    if (slab == NULL) {
+        return 0;
+    }
+    wf_lock_acquire(&pool->lock);
+    slab->next = pool->slabs;
+    pool->slabs = slab;
+    slab->tasks[WF_TASK_SLAB_COUNT - 1].node.next = pool->free;
+    pool->free = &slab->tasks[0].node;
+    pool->count += WF_TASK_SLAB_COUNT;
+    pool->free_count += WF_TASK_SLAB_COUNT;
+    taken = take_locked(pool, count, list);
+    wf_lock_release(&pool->lock);
+    return taken;
+}
+
+/* Takes the list of `count` tasks; frees the pool if they were the last. */
+static void pool_give(struct wf_task_pool *pool, struct wf_node *list, unsigned count)
+{
+    wf_lock_acquire(&pool->lock);
+    while (list != NULL) {
+        struct wf_node *node = list;
+        list = node->next;
+        node->next = pool->free;
+        pool->free = node;
+    }
+    pool->free_count += count;
+    WEFT_CHECK(pool->free_count <= pool->count);
+    bool is_over = is_over_locked(pool);
+    wf_lock_release(&pool->lock);
+    if (is_over) {
+        pool_free(pool);
+    }
+}
+
+struct weft_task *wf_task_get(struct wf_task_pool *pool, struct wf_task_cache *cache)
+{
+    struct wf_node *node = NULL;
+    if (cache == NULL) {
+        (void)pool_take(pool, 1, &node);
+    } else {
+        if (cache->first == NULL) {
+            cache->count = pool_take(pool, WF_TASK_CACHE_MAX / 2, &cache->first);
+        }
+        node = cache->first;
+        if (node != NULL) {
+            cache->first = node->next;
+            cache->count--;
+        }
+    }
+    return node != NULL ? wf_container_of(node, struct weft_task, node) : NULL;
+}
+
+/* The newest stay: they are in the CPU's caches. */
+static void cache_cut(struct wf_task_pool *pool, struct wf_task_cache *cache, unsigned keep)
+{
+    struct wf_node **end = &cache->first;
+    for (unsigned i = 0; i < keep; i++) {
+        end = &(*end)->next;
+    }
+    struct wf_node *rest = *end;
+    *end = NULL;
+    unsigned given = cache->count - keep;
+    cache->count = keep;
+    pool_give(pool, rest, given);
+}
+
+void wf_task_put(struct wf_task_pool *pool, struct wf_task_cache *cache, struct weft_task *task)
+{
+    WEFT_ASSERT(task->pool == pool);
+    wf_store_relaxed(&task->id, 0); /* relaxed: a dump may see it a moment longer */
+    if (cache == NULL) {
+        task->node.next = NULL;
+        pool_give(pool, &task->node, 1);
+        return;
+    }
+    task->node.next = cache->first;
+    cache->first = &task->node;
+    cache->count++;
+    if (cache->count > WF_TASK_CACHE_MAX) {
+        cache_cut(pool, cache, WF_TASK_CACHE_MAX / 2);
+    }
+}
+
+void wf_task_cache_done(struct wf_task_pool *pool, struct wf_task_cache *cache)
+{
+    if (cache->first != NULL) {
+        cache_cut(pool, cache, 0);
+    }
+}
+
+void wf_task_pool_visit(struct wf_task_pool *pool, void (*visit)(struct weft_task *, void *),
+                        void *context)
+{
+    wf_lock_acquire(&pool->lock);
+    for (struct wf_task_slab *slab = pool->slabs; slab != NULL; slab = slab->next) {
+        for (size_t i = 0; i < WF_TASK_SLAB_COUNT; i++) {
+            if (wf_load_acquire(&slab->tasks[i].id) !=
+                0) { /* acquire: what the spawner filled in */
+                visit(&slab->tasks[i], context);
+            }
+        }
+    }
+    wf_lock_release(&pool->lock);
+}
+
+struct wf_task_extra *wf_task_extra(struct weft_task *task)
+{
+    struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: ours, or none */
+    if (extra == NULL) {
+        extra = wf_alloc_zeroed(1, sizeof(*extra));
+        wf_store_release(&task->extra, extra); /* release: a dump looks at its name */
+    }
+    return extra;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/report.c - what is said when a task runs into the guard of its stack.
+ *
+ * Runs in a signal handler: no allocation, no stdio, only loads of what cannot go away while the
+ * task stands on its stack.  The process ends afterwards.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "sched/sched.h"
+
+struct text {
+    char bytes[512];
+    size_t used;
+};
+
+static void add(struct text *text, const char *more)
+{
+    for (; *more != '\0' && text->used < sizeof(text->bytes); more++) {
+        text->bytes[text->used++] = *more;
+    }
+}
+
+static void add_number(struct text *text, uint64_t number, unsigned base)
+{
+    char digits[24];
+    size_t first = sizeof(digits) - 1;
+    digits[first] = '\0';
+    do {
+        digits[--first] = "0123456789abcdef"[number % base];
+        number /= base;
+    } while (number > 0);
+    add(text, &digits[first]);
+}
+
+void wf_overflow_print(const struct wf_overflow *overflow)
+{
+    struct text text = {.used = 0};
+    const struct weft_task *task = overflow->user;
+    add(&text, overflow->is_stray ? "weft: wild access to the guard of the stack of "
+                                  : "weft: stack overflow in ");
+    if (task == NULL) {
+        add(&text, "no task");
+    } else {
+        char name[WEFT_NAME_SIZE];
+        wf_task_name(task, name);
+        add(&text, "task ");
+        add_number(&text, wf_load_relaxed(&task->id), 10); /* relaxed: const while it runs */
+        add(&text, " \"");
+        add(&text, name);
+        add(&text, "\", spawned at 0x");
+        add_number(&text, wf_load_relaxed(&task->site), 16);
+        add(&text, ", function 0x");
+        add_number(&text, (uint64_t)(uintptr_t)wf_load_relaxed(&task->fn), 16);
+    }
+    add(&text, ", stack of ");
+    add_number(&text, overflow->size >> 10, 10);
+    add(&text, " KiB, address 0x");
+    add_number(&text, (uint64_t)(uintptr_t)overflow->address, 16);
+    add(&text, "\n");
+    ssize_t written = write(STDERR_FILENO, text.bytes, text.used);
+    (void)written; /* nobody to tell */
+}

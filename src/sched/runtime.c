@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/runtime.c - opening a runtime, running in it, closing it.
+ *
+ * To open is all or nothing: the threads of the workers start together, and only when each has what
+ * it needs.
+ *
+ * To close, in numbered steps:
+ *   1  no more spawns from outside (the gate), none from tasks (is_closing)
+ *   2  every task is cancelled; whoever waits for room is woken
+ *   3  wait until none is alive.  A spawn that slipped in before step 1 was seen is found when the
+ *      runtime falls quiet, and step 2 is done again
+ *   4  at the deadline: workers leave between two tasks, whatever is queued
+ *   5  threads are joined; a function that is running is waited for
+ *   6  tasks that are still alive complete with -ECANCELED; only then their stacks go, because a
+ *      scope may lie on one of them
+ *   7  memory goes back; that of tasks with handles, when the last of these is dropped
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sched/sched.h"
+
+enum { START_PENDING, START_GO, START_END };
+
+/* ---- starting threads ---------------------------------------------------------------------- */
+
+int wf_start_report(struct wf_start *start, int rc)
+{
+    if (rc != 0) {
+        wf_store_relaxed(&start->error, rc); /* relaxed: the counter below publishes it */
+    }
+    (void)wf_fetch_add_release(&start->reports, 1);
+    wf_parker_unpark(&start->opener);
+    uint32_t verdict;
+    /* acquire: pairs with the opener's store. */
+    while ((verdict = wf_load_acquire(&start->verdict)) == START_PENDING) {
+        (void)wf_futex_wait(&start->verdict, START_PENDING, WF_FOREVER); /* looks again anyway */
+    }
+    /* The last touch: from here on the opener may be gone. */
+    (void)wf_fetch_add_release(&start->reports, 1);
+    wf_parker_unpark(&start->opener);
+    return verdict == START_GO ? 0 : -ECANCELED;
+}
+
+static void start_wait(struct wf_start *start, uint32_t reports)
+{
+    while (wf_load_acquire(&start->reports) < reports) { /* acquire: pairs with the reports */
+        (void)wf_parker_park(&start->opener, WF_FOREVER);
+    }
+}
+
+/* Starts all threads or none. */
+static int start_threads(weft_runtime *runtime)
+{
+    struct wf_start start = {0};
+    unsigned started = 0;
+    int rc = 0;
+    for (; started < runtime->worker_count && rc == 0; started += rc == 0 ? 1u : 0u) {
+        char name[WF_THREAD_NAME_MAX + 1];
+        struct wf_worker *worker = &runtime->workers[started];
+        (void)snprintf(name, sizeof(name), "weft-%u", started); /* fits, or is cut */
+        const struct wf_thread_options options = {.name = name};
+        worker->start = &start;
+        rc = wf_thread_start(&worker->thread, wf_worker_main, worker, &options);
+    }
+    start_wait(&start, started);
+    rc = rc != 0 ? rc : wf_load_relaxed(&start.error); /* relaxed: ordered by the reports */
+    wf_store_release(&start.verdict, rc == 0 ? START_GO : START_END); /* release: all is set up */
+    (void)wf_futex_wake(&start.verdict, INT32_MAX);
+    start_wait(&start, 2 * started); /* nobody looks at `start` any more */
+    for (unsigned i = 0; i < started && rc != 0; i++) {
+        (void)wf_thread_join(runtime->workers[i].thread); /* they end at once */
+    }
+    return rc;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static void workers_done(weft_runtime *runtime, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct wf_worker *worker = &runtime->workers[i];
+        while (wf_deque_pop(&worker->deque) != NULL) { /* what a forced close left */
+        }
+        wf_deque_done(&worker->deque);
+    }
+    wf_free(runtime->workers);
+    wf_free(runtime->safes);
+}
+
+static int workers_init(weft_runtime *runtime)
+{
+    const unsigned count = runtime->worker_count;
+    runtime->workers = wf_alloc_aligned(WF_CACHE_LINE, count * sizeof(struct wf_worker));
+    runtime->safes = wf_alloc_zeroed(count, sizeof(struct wf_safe *));
+    if (runtime->workers == NULL || runtime->safes == NULL) {
+        wf_free(runtime->workers);
+        wf_free(runtime->safes);
+        return -ENOMEM;
+    }
+    const bool is_steal = runtime->options.policy == WEFT_POLICY_STEAL;
+    for (unsigned i = 0; i < count; i++) {
+        struct wf_worker *worker = &runtime->workers[i];
+        memset(worker, 0, sizeof(*worker));
+        worker->runtime = runtime;
+        worker->pool = runtime->pool;
+        worker->index = i;
+        worker->is_fast = is_steal && runtime->options.order == WEFT_ORDER_FAIR;
+        worker->is_alone = count == 1;
+        worker->clock_turns = 1;
+        worker->polls_left = 1;
+        worker->task_ns = WF_TURN_FIRST_NS;
+        worker->interval = wf_steal_interval(worker->task_ns);
+        wf_random_init(&worker->random, runtime->options.seed + i);
+        wf_stack_cache_init(&worker->stacks, &runtime->stacks);
+        wf_ring_init(&worker->ring);
+        wf_mpsc_init(&worker->inbox);
+        wf_parker_init(&worker->parker);
+        wf_parker_init(&worker->safe.parker);
+        int rc = wf_deque_init(&worker->deque, WF_DEQUE_CAPACITY_MIN);
+        if (rc != 0) {
+            workers_done(runtime, i);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int queues_init(weft_runtime *runtime)
+{
+    bool is_depth_first = runtime->options.order == WEFT_ORDER_DEPTH_FIRST;
+    struct wf_inject_options options = {.batch_max = runtime->options.global_batch};
+    if (is_depth_first && options.batch_max > WF_INJECT_BATCH_DEPTH_FIRST + 1) {
+        options.batch_max = WF_INJECT_BATCH_DEPTH_FIRST + 1; /* one to run and 16 to keep */
+    }
+    int rc = wf_inject_init(&runtime->global, &options);
+    if (rc == 0) {
+        rc = wf_inject_init(&runtime->high, NULL);
+    }
+    if (rc == 0) {
+        rc = wf_inject_init(&runtime->low, NULL);
+    }
+    return rc != 0 ? rc : wf_idle_init(&runtime->idle, runtime->worker_count);
+}
+
+static int fill(weft_runtime *runtime)
+{
+    runtime->worker_count = runtime->options.workers;
+    runtime->policy = &wf_policy_steal;
+    wf_lock_init(&runtime->gate, WF_RANK_GATE);
+    wf_lock_init(&runtime->room.lock, WF_RANK_ROOM);
+    wf_lock_init(&runtime->world_lock, WF_RANK_WORLD);
+    wf_lock_init(&runtime->failure_lock, WF_RANK_FAILURE);
+    wf_list_init(&runtime->room.waiters);
+    wf_list_init(&runtime->world_waiters);
+    return queues_init(runtime);
+}
+
+/* Everything but the threads; what is there is undone in the reverse order. */
+static int build(weft_runtime *runtime)
+{
+    int rc = fill(runtime);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = wf_task_pool_new(&runtime->pool, runtime);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = wf_stack_pool_init(&runtime->stacks, NULL);
+    if (rc != 0) {
+        goto close_tasks;
+    }
+    rc = workers_init(runtime);
+    if (rc != 0) {
+        goto close_stacks;
+    }
+    rc = wf_overflow_install(wf_overflow_print);
+    if (rc != 0) {
+        goto close_workers;
+    }
+    return 0;
+
+close_workers:
+    workers_done(runtime, runtime->worker_count);
+close_stacks:
+    wf_stack_pool_done(&runtime->stacks);
+close_tasks:
+    wf_task_pool_close(runtime->pool);
+    return rc;
+}
+
+/* The reverse of build. */
+static void dismantle(weft_runtime *runtime)
+{
+    wf_overflow_remove();
+    workers_done(runtime, runtime->worker_count);
+    wf_stack_pool_done(&runtime->stacks);
+    wf_task_pool_close(runtime->pool);
+}
+
+int weft_runtime_open(weft_runtime **out, const weft_options *options)
+{
+    weft_options filled;
+    int rc = out != NULL ? wf_options_fill(&filled, options, NULL, 0) : -EINVAL;
+    if (rc != 0) {
+        return rc;
+    }
+    weft_runtime *runtime = wf_alloc_aligned(WF_CACHE_LINE, sizeof(*runtime));
+    if (runtime == NULL) {
+        return -ENOMEM;
+    }
+    memset(runtime, 0, sizeof(*runtime));
+    runtime->options = filled;
+    rc = build(runtime);
+    if (rc != 0) {
+        goto free_runtime;
+    }
+    rc = start_threads(runtime);
+    if (rc != 0) {
+        goto dismantle_runtime;
+    }
+    *out = runtime;
+    return 0;
+
+dismantle_runtime:
+    dismantle(runtime);
+free_runtime:
+    wf_free(runtime);
+    return rc;
+}
+
+/* ---- closing ------------------------------------------------------------------------------- */
+
+static void cancel_visited(struct weft_task *task, void *context)
+{
+    (void)context;
+    (void)weft_cancel(task);
+}
+
+/* Steps 1 to 3; false: the deadline passed. */
+static bool wait_for_end(weft_runtime *runtime, int64_t deadline_ns)
+{
+    for (;;) { /* Each turn but the last is a moment at which nothing ran. */
+        wf_task_pool_visit(runtime->pool, cancel_visited, NULL);
+        wf_room_close(runtime);
+        if (wf_runtime_live(runtime) == 0) {
+            return true;
+        }
+        if (wf_parker_park(&runtime->closer, deadline_ns) == -ETIMEDOUT) {
+            return wf_runtime_live(runtime) == 0;
+        }
+    }
+}
+
+/* Steps 4 and 5. */
+static void leave(weft_runtime *runtime, bool is_forced)
+{
+    /* release: pairs with the loop's load. */
+    wf_store_release(&runtime->is_leaving, is_forced ? WF_LEAVE_NOW : WF_LEAVE_WHEN_DONE);
+    wf_fence_seq_cst(); /* (S1): either a worker that is going to sleep sees it, or we its bit */
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        wf_parker_unpark(&runtime->workers[i].parker);
+    }
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        int rc = wf_thread_join(runtime->workers[i].thread);
+        WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
+    }
+}
+
+/* Step 6: the list goes through `node`, since no queue is in use any more. */
+struct leftovers {
+    struct wf_chain tasks;
+    struct wf_stack *stacks;
+};
+
+static void collect(struct weft_task *task, void *context)
+{
+    struct leftovers *leftovers = context;
+    if (!wf_state_is_complete(&task->state)) {
+        wf_chain_push(&leftovers->tasks, &task->node);
+    }
+}
+
+/* No thread is left that could take it. */
+static void place_nowhere(weft_runtime *runtime, struct wf_worker *worker, struct weft_task *task)
+{
+    (void)runtime;
+    (void)worker;
+    (void)task;
+}
+
+static void end_leftovers(weft_runtime *runtime)
+{
+    static const struct wf_policy nobody = {.place = place_nowhere};
+    runtime->policy = &nobody;
+    struct leftovers leftovers = {0};
+    wf_task_pool_visit(runtime->pool, collect, &leftovers);
+    struct wf_node *node;
+    while ((node = wf_chain_pop(&leftovers.tasks)) != NULL) {
+        struct weft_task *task = wf_container_of(node, struct weft_task, node);
+        struct wf_stack *stack = task->fiber != NULL ? task->fiber->stack : NULL;
+        if (stack != NULL) {
+            stack->next = leftovers.stacks;
+            leftovers.stacks = stack;
+        }
+        (void)wf_state_cancel(&task->state);
+        wf_task_abandon(task, -ECANCELED);
+    }
+    struct wf_stack_cache cache;
+    wf_stack_cache_init(&cache, &runtime->stacks);
+    while (leftovers.stacks != NULL) {
+        struct wf_stack *stack = leftovers.stacks;
+        leftovers.stacks = stack->next;
+        wf_stack_put(&cache, stack);
+    }
+    wf_stack_cache_done(&cache);
+}
+
+int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
+{
+    if (runtime == NULL) {
+        return -EINVAL;
+    }
+    struct wf_worker *worker = wf_worker_self();
+    if (worker != NULL && worker->runtime == runtime) {
+        return -EDEADLK;
+    }
+    int64_t now = wf_clock_now();
+    int64_t deadline_ns =
+        timeout_ns < 0 || timeout_ns > WF_FOREVER - now ? WF_FOREVER : now + timeout_ns;
+    wf_lock_acquire(&runtime->gate);
+    wf_store_relaxed(&runtime->is_closing, 1); /* relaxed: the gate orders it for those outside */
+    wf_lock_release(&runtime->gate);
+    wf_fence_seq_cst(); /* (C1) */
+    bool is_done = wait_for_end(runtime, deadline_ns);
+    leave(runtime, !is_done);
+    if (!is_done) {
+        is_done = wf_runtime_live(runtime) == 0;
+        end_leftovers(runtime);
+    }
+    wf_failures_report(runtime);
+    dismantle(runtime);
+    wf_free(runtime);
+    return is_done ? 0 : -ETIMEDOUT;
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
+{
+    if (wf_worker_self() != NULL) {
+        return -EPERM;
+    }
+    if (fn == NULL) {
+        return -EINVAL;
+    }
+    weft_runtime *runtime;
+    int rc = weft_runtime_open(&runtime, options);
+    if (rc != 0) {
+        return rc;
+    }
+    const weft_task_options main_options = {.name = "main"};
+    struct weft_task *task;
+    rc = weft_runtime_spawn(runtime, &task, fn, arg, &main_options);
+    if (rc != 0) {
+        (void)weft_runtime_close(runtime, 0); /* nothing runs */
+        return rc;
+    }
+    rc = wf_join_main(runtime, task);
+    (void)weft_runtime_close(runtime, rc == -EDEADLK ? WF_DEADLOCK_GRACE_NS : -1);
+    intptr_t result = task->result; /* complete, and the handle keeps it */
+    weft_drop(task);
+    return rc == 0 ? result : rc;
+}
+
+weft_runtime *weft_runtime_self(void)
+{
+    struct wf_worker *worker = wf_worker_self();
+    return worker != NULL ? worker->runtime : NULL;
+}
+
+unsigned weft_runtime_workers(const weft_runtime *runtime)
+{
+    return runtime != NULL ? runtime->worker_count : 0;
+}
+
+uint64_t wf_runtime_live(const weft_runtime *runtime)
+{
+    uint64_t ended = wf_counter_read(&runtime->foreign.completed);
+    uint64_t begun = 0;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        ended += wf_counter_read(&runtime->workers[i].counters.completed);
+    }
+    /* Read after: whoever is counted as ended was counted as begun before. */
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        begun += wf_counter_read(&runtime->workers[i].counters.spawned);
+    }
+    begun += wf_counter_read(&runtime->foreign.spawned);
+    return begun > ended ? begun - ended : 0;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/stats.c - numbers of a runtime, read without stopping anything.
+ */
+#include <errno.h>
+
+#include "sched/sched.h"
+
+static void read_counters(const struct wf_counters *counters, weft_counters *out)
+{
+    *out = (weft_counters){
+        .spawned = wf_counter_read(&counters->spawned),
+        .completed = wf_counter_read(&counters->completed),
+        .failed = wf_counter_read(&counters->failed),
+        .cancelled = wf_counter_read(&counters->cancelled),
+        .polled = wf_counter_read(&counters->polled),
+        .yielded = wf_counter_read(&counters->yielded),
+        .stolen = wf_counter_read(&counters->slots_stolen),
+        .steals_tried = wf_counter_read(&counters->steals_tried),
+        .parked = wf_counter_read(&counters->parked),
+        .woken = wf_counter_read(&counters->woken),
+        .lifo_hits = wf_counter_read(&counters->lifo_hits),
+        .global_fetches = wf_counter_read(&counters->global_fetches),
+    };
+}
+
+static void read_worker(struct wf_worker *worker, weft_counters *out)
+{
+    struct wf_queue_stats ring;
+    struct wf_queue_stats deque;
+    read_counters(&worker->counters, out);
+    wf_queue_stats_read(&worker->ring.counters, &ring);
+    wf_queue_stats_read(&worker->deque.counters, &deque);
+    out->stolen += ring.stolen + deque.stolen;
+    out->overflowed = ring.overflowed;
+    out->queue_depth = wf_ring_count(&worker->ring) + wf_deque_count(&worker->deque);
+    out->queue_depth += wf_load_relaxed(&worker->slot) != NULL ? 1 : 0; /* relaxed: a hint */
+}
+
+static void add(weft_counters *sum, const weft_counters *more)
+{
+    sum->spawned += more->spawned;
+    sum->completed += more->completed;
+    sum->failed += more->failed;
+    sum->cancelled += more->cancelled;
+    sum->polled += more->polled;
+    sum->yielded += more->yielded;
+    sum->stolen += more->stolen;
+    sum->steals_tried += more->steals_tried;
+    sum->parked += more->parked;
+    sum->woken += more->woken;
+    sum->overflowed += more->overflowed;
+    sum->lifo_hits += more->lifo_hits;
+    sum->global_fetches += more->global_fetches;
+    sum->queue_depth += more->queue_depth;
+}
+
+int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_counters *out)
+{
+    if (runtime == NULL || out == NULL || worker >= runtime->worker_count) {
+        return -EINVAL;
+    }
+    read_worker(&runtime->workers[worker], out);
+    return 0;
+}
+
+int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
+{
+    if (runtime == NULL || out == NULL) {
+        return -EINVAL;
+    }
+    struct wf_stack_stats stacks;
+    wf_stack_pool_stats(&runtime->stacks, &stacks);
+    *out = (weft_stats){
+        .workers = runtime->worker_count,
+        .searching = wf_idle_searching(&runtime->idle),
+        .parked = wf_idle_asleep(&runtime->idle),
+        .live = wf_runtime_live(runtime),
+        .global_depth = wf_inject_count(&runtime->global) + wf_inject_count(&runtime->high) +
+                        wf_inject_count(&runtime->low),
+        .stack_bytes = stacks.mapped_bytes,
+        .stacks = stacks.stacks - stacks.free,
+        .stops = wf_counter_read(&runtime->stops),
+        .stop_ns_max = wf_counter_read(&runtime->stop_ns_max),
+        .stop_ns_total = wf_counter_read(&runtime->stop_ns_total),
+    };
+    read_counters(&runtime->foreign, &out->total);
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        weft_counters counters;
+        read_worker(&runtime->workers[i], &counters);
+        add(&out->total, &counters);
+        size_t cached = wf_stack_cache_count(&runtime->workers[i].stacks);
+        out->stacks -= cached < out->stacks ? cached : out->stacks;
+        out->lost_wakeups += wf_counter_read(&runtime->workers[i].counters.lost_wakeups);
+    }
+    return 0;
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/steal.c - the policy in which every worker decides for itself.
+ *
+ * Fair order: a task that becomes ready goes into the slot of the worker at hand, and runs next;
+ * the one that was there goes to the tail of the ring.  So two tasks that wake each other stay on
+ * one worker and in its caches.  After WF_LIFO_RUNS_MAX tasks out of the slot in a row the ring has
+ * its turn.  Depth-first order: there is no slot, and a deque instead of the ring, newest first.
+ *
+ * Who yields goes behind all others: to the tail of the ring, or, in depth-first order, to the
+ * global queue, because the owner of a deque would take it out again at once.
+ *
+ * A worker takes, in this order: the slot, its own queue, the global queue, half of another's queue
+ * (beginning with a random one), another's slot.  Every `interval` turns the global queue goes
+ * first, and whenever WF_GLOBAL_LATENCY_NS have passed; the interval follows the time that a turn
+ * takes.
+ *
+ * Tasks of another priority and pinned ones are `special`: they go through queues of their own, at
+ * which only the loop looks.
+ *
+ * To put a task into an empty slot calls nobody: mostly the one that did it is about to wait, and
+ * its worker takes the task.  What goes into a queue calls a sleeping worker (idle.c).
+ */
+#include <sched.h>
+
+#include "sched/sched.h"
+
+/* ---- putting ------------------------------------------------------------------------------- */
+
+static void notify(weft_runtime *runtime)
+{
+    int sleeper = wf_idle_notify(&runtime->idle);
+    if (sleeper >= 0) {
+        wf_parker_unpark(&runtime->workers[sleeper].parker);
+    }
+}
+
+/* A full ring's older half. */
+static void overflow(void *context, struct wf_chain *batch)
+{
+    wf_inject_push_overflow(context, batch);
+}
+
+/* [any]  To the global queue, in any case. */
+static void push_global(struct wf_inject *inject, struct weft_task *task)
+{
+    struct wf_chain chain = {0};
+    wf_chain_push(&chain, &task->node);
+    wf_inject_push_overflow(inject, &chain);
+}
+
+/* [owner]  Into the worker's own queue. */
+static void push_local(struct wf_worker *worker, struct weft_task *task)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (runtime->options.order == WEFT_ORDER_FAIR) {
+        wf_ring_push(&worker->ring, &task->node, overflow, &runtime->global);
+    } else if (wf_deque_push(&worker->deque, &task->node) != 0) {
+        push_global(&runtime->global, task);
+    }
+    if (!worker->is_alone) {
+        notify(runtime);
+    }
+}
+
+/* [any]  Of a task that only one worker may run, or of another priority. */
+static void place_special(weft_runtime *runtime, struct weft_task *task)
+{
+    if (wf_load_relaxed(&task->pins) > 0) { /* relaxed: whoever places it has it */
+        struct wf_worker *home = &runtime->workers[task->home];
+        (void)wf_mpsc_push(&home->inbox, &task->node);
+        if (wf_idle_claim_worker(&runtime->idle, home->index)) {
+            wf_parker_unpark(&home->parker);
+        }
+        return;
+    }
+    bool is_high = wf_load_relaxed(&task->priority) == WEFT_PRIORITY_HIGH; /* relaxed: as above */
+    push_global(is_high ? &runtime->high : &runtime->low, task);
+    notify(runtime);
+}
+
+static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_task *task)
+{
+    if (task->is_special) {
+        place_special(runtime, task);
+        return;
+    }
+    if (worker == NULL || WF_MIGRATES()) {
+        push_global(&runtime->global, task);
+        notify(runtime);
+        return;
+    }
+    if (!worker->is_fast) {
+        push_local(worker, task);
+        return;
+    }
+    struct weft_task *old = wf_load_relaxed(&worker->slot); /* relaxed: only we fill it */
+    if (old == NULL) {
+        wf_store_release(&worker->slot, task); /* (W1) release: who takes the task has it whole */
+        return;
+    }
+    /* (W1) release; acquire: a thief may have emptied it, and the next store follows its take. */
+    old = wf_exchange_acq_rel(&worker->slot, task);
+    if (old != NULL) {
+        push_local(worker, old);
+    }
+}
+
+static void requeue(struct wf_worker *worker, struct weft_task *task)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (task->is_special) {
+        place_special(runtime, task);
+    } else if (worker->is_fast && !WF_MIGRATES()) {
+        push_local(worker, task);
+    } else {
+        push_global(&runtime->global, task);
+        notify(runtime);
+    }
+}
+
+/* ---- taking -------------------------------------------------------------------------------- */
+
+static struct weft_task *task_of(struct wf_node *node)
+{
+    return node != NULL ? wf_container_of(node, struct weft_task, node) : NULL;
+}
+
+/* [any]  What is in a worker's slot; NULL: nothing. */
+static struct weft_task *take_slot(struct wf_worker *worker)
+{
+    if (wf_load_relaxed(&worker->slot) == NULL) { /* relaxed: the exchange decides */
+        return NULL;
+    }
+    return wf_exchange_acquire(&worker->slot, NULL); /* (W1) */
+}
+
+/* [owner]  The next task of its own, but for special ones. */
+static struct weft_task *take_local(struct wf_worker *worker)
+{
+    if (!worker->is_fast && worker->runtime->options.order == WEFT_ORDER_DEPTH_FIRST) {
+        return task_of(wf_deque_pop(&worker->deque));
+    }
+    struct weft_task *task = NULL;
+    if (worker->lifo_runs < WF_LIFO_RUNS_MAX) {
+        task = take_slot(worker);
+        if (task != NULL) {
+            worker->lifo_runs++;
+            wf_counter_add(&worker->counters.lifo_hits, 1);
+            return task;
+        }
+    }
+    task = task_of(wf_ring_pop(&worker->ring));
+    if (task == NULL && worker->lifo_runs >= WF_LIFO_RUNS_MAX) {
+        task = take_slot(worker);
+    }
+    worker->lifo_runs = 0;
+    return task;
+}
+
+bool wf_steal_is_due(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    return worker->polls_left == 0 || wf_load_relaxed(&runtime->world.is_stopped) != 0 ||
+           wf_inject_count(&runtime->global) > 0 || wf_inject_count(&runtime->high) > 0 ||
+           wf_inject_count(&runtime->low) > 0 || !wf_mpsc_is_empty(&worker->inbox) ||
+           worker->pinned.first != NULL;
+}
+
+struct weft_task *wf_steal_pick(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    /* relaxed: whoever asks us to stand still waits until we have seen it */
+    if (worker->polls_left == 0 || wf_load_relaxed(&runtime->world.is_stopped) != 0 ||
+        wf_inject_count(&runtime->high) > 0) {
+        return NULL;
+    }
+    worker->polls_left--;
+    return take_local(worker);
+}
+
+/* [owner]  One of the global queue, with a fair share of others for the worker's own. */
+static struct weft_task *take_global(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    struct wf_chain chain = {0};
+    size_t room = WF_INJECT_BATCH_MAX;
+    size_t count = wf_inject_pop(&runtime->global, runtime->worker_count, room, &chain);
+    if (count == 0) {
+        return NULL;
+    }
+    wf_counter_add(&worker->counters.global_fetches, count);
+    wf_room_wake(runtime);
+    struct weft_task *first = task_of(wf_chain_pop(&chain));
+    if (chain.first == NULL) {
+        return first;
+    }
+    if (runtime->options.order == WEFT_ORDER_FAIR) {
+        (void)wf_ring_push_chain(&worker->ring, &chain);
+    } else {
+        while (chain.first != NULL && wf_deque_push(&worker->deque, chain.first) == 0) {
+            (void)wf_chain_pop(&chain);
+        }
+    }
+    if (chain.first != NULL) {
+        wf_inject_push_overflow(&runtime->global, &chain);
+    }
+    return first;
+}
+
+/* [owner]  One of a queue of another priority. */
+static struct weft_task *take_one(struct wf_worker *worker, struct wf_inject *inject)
+{
+    struct wf_chain chain = {0};
+    if (wf_inject_count(inject) == 0 || wf_inject_pop(inject, 1, 1, &chain) == 0) {
+        return NULL;
+    }
+    wf_counter_add(&worker->counters.global_fetches, 1);
+    return task_of(chain.first);
+}
+
+/* [owner]  One that only this worker may run. */
+static struct weft_task *take_pinned(struct wf_worker *worker)
+{
+    if (!wf_mpsc_is_empty(&worker->inbox)) {
+        (void)wf_mpsc_take(&worker->inbox, &worker->pinned);
+    }
+    return task_of(wf_chain_pop(&worker->pinned));
+}
+
+/* [owner]  Half of another worker's queue, or its slot. */
+static struct weft_task *steal(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (runtime->options.no_steal || worker->is_alone) {
+        return NULL;
+    }
+    const unsigned count = runtime->worker_count;
+    const unsigned first = wf_random_below(&worker->random, count);
+    for (unsigned i = 0; i < count; i++) {
+        struct wf_worker *victim = &runtime->workers[(first + i) % count];
+        if (victim == worker) {
+            continue;
+        }
+        wf_counter_add(&worker->counters.steals_tried, 1);
+        struct wf_node *node = runtime->options.order == WEFT_ORDER_FAIR
+                                   ? wf_ring_steal(&victim->ring, &worker->ring)
+                                   : wf_deque_steal_half(&victim->deque, &worker->deque);
+        if (node != NULL) {
+            return task_of(node);
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct wf_worker *victim = &runtime->workers[(first + i) % count];
+        struct weft_task *task = victim != worker ? take_slot(victim) : NULL;
+        if (task != NULL) {
+            wf_counter_add(&worker->counters.slots_stolen, 1);
+            return task;
+        }
+    }
+    return NULL;
+}
+
+/* ---- the order of a turn ------------------------------------------------------------------- */
+
+uint32_t wf_steal_interval(int64_t task_ns)
+{
+    int64_t interval = WF_GLOBAL_LATENCY_NS / (task_ns > 0 ? task_ns : 1);
+    return (uint32_t)(interval < 1                        ? 1
+                      : interval > WF_GLOBAL_INTERVAL_MAX ? WF_GLOBAL_INTERVAL_MAX
+                                                          : interval);
+}
+
+/* [owner]  Looks at the clock; true when the global queue has to go first. */
+static bool is_turn_of_global(struct wf_worker *worker)
+{
+    int64_t now = wf_clock_now();
+    int64_t turn_ns = (now - worker->now_ns) / (int64_t)worker->clock_turns;
+    worker->now_ns = now;
+    worker->task_ns += (turn_ns - worker->task_ns) / WF_TURN_WEIGHT;
+    worker->interval = wf_steal_interval(worker->task_ns);
+    worker->global_turns += worker->clock_turns;
+    bool is_due =
+        worker->global_turns >= worker->interval || now - worker->global_ns >= WF_GLOBAL_LATENCY_NS;
+    if (is_due) {
+        worker->global_turns = 0;
+        worker->global_ns = now;
+    }
+    uint32_t left = worker->interval - worker->global_turns;
+    worker->clock_turns = turn_ns > WF_TURN_LONG_NS      ? 1
+                          : left < WF_CLOCK_INTERVAL_MAX ? left
+                                                         : WF_CLOCK_INTERVAL_MAX;
+    worker->polls_left = worker->clock_turns;
+    return is_due;
+}
+
+/* [owner]  What comes before the worker's own tasks in this turn. */
+static struct weft_task *take_first(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    const uint32_t turn = worker->turns++;
+    struct weft_task *task = NULL;
+    if (turn % WF_TURN_OF_NORMAL != 0) {
+        task = take_one(worker, &runtime->high);
+    }
+    if (task == NULL && turn % WF_TURN_OF_LOW == 0) {
+        task = take_one(worker, &runtime->low);
+    }
+    if (task == NULL && turn % 2 == 0) {
+        task = take_pinned(worker);
+    }
+    if (worker->polls_left == 0 && is_turn_of_global(worker) && task == NULL) {
+        task = take_global(worker);
+    }
+    return task;
+}
+
+static struct weft_task *take_anything(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    struct weft_task *task = take_local(worker);
+    if (task == NULL) {
+        task = take_pinned(worker);
+    }
+    if (task == NULL) {
+        task = take_one(worker, &runtime->high);
+    }
+    if (task == NULL && runtime->options.steal_first) {
+        task = steal(worker);
+    }
+    if (task == NULL) {
+        task = take_global(worker);
+    }
+    if (task == NULL) {
+        task = take_one(worker, &runtime->low);
+    }
+    return task;
+}
+
+/* [owner]  It has found something; if it searched, others may be needed. */
+static void found(struct wf_worker *worker)
+{
+    if (worker->is_searching) {
+        worker->is_searching = false;
+        if (wf_idle_end_search(&worker->runtime->idle)) {
+            notify(worker->runtime);
+        }
+    }
+}
+
+static struct weft_task *poll(struct wf_worker *worker)
+{
+    if (worker->polls_left > 0) {
+        worker->polls_left--;
+    }
+    struct weft_task *task = take_first(worker);
+    if (task == NULL) {
+        task = take_anything(worker);
+    }
+    if (task != NULL) {
+        found(worker);
+        return task;
+    }
+    if (worker->is_searching || wf_idle_begin_search(&worker->runtime->idle)) {
+        worker->is_searching = true;
+        task = steal(worker);
+        if (task != NULL) {
+            found(worker);
+        }
+    }
+    return task;
+}
+
+/* ---- resting ------------------------------------------------------------------------------- */
+
+/* Whether there is anything for this worker to do: all queues, but not the others' slots, which
+ * their owners are about to empty. */
+static bool has_work(void *context)
+{
+    struct wf_worker *worker = context;
+    weft_runtime *runtime = worker->runtime;
+    if (wf_inject_count(&runtime->global) > 0 || wf_inject_count(&runtime->high) > 0 ||
+        wf_inject_count(&runtime->low) > 0 || !wf_mpsc_is_empty(&worker->inbox) ||
+        wf_load_relaxed(&runtime->is_leaving) != 0) {
+        return true;
+    }
+    for (unsigned i = 0; i < runtime->worker_count && !runtime->options.no_steal; i++) {
+        struct wf_worker *other = &runtime->workers[i];
+        if (wf_ring_count(&other->ring) > 0 || wf_deque_count(&other->deque) > 0) {
+            return true;
+        }
+    }
+    return wf_idle_asleep(&runtime->idle) == runtime->worker_count && wf_runtime_is_news(runtime);
+}
+
+/* [loop]  Looks a few times more: to sleep and be woken costs more than that. */
+static bool search(struct wf_worker *worker)
+{
+    for (unsigned i = 0; i < WF_SEARCH_SPIN + WF_SEARCH_YIELD; i++) {
+        if (i < WF_SEARCH_SPIN) {
+            wf_spin_hint();
+        } else {
+            (void)sched_yield(); /* cannot fail on Linux */
+        }
+        if (has_work(worker) || wf_load_relaxed(&worker->runtime->world.is_stopped) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* [loop]  Sleeps until called. */
+static void sleep_until_called(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    int64_t deadline_ns = WF_FOREVER;
+#ifdef WF_PARK_TIMEOUT_NS
+    deadline_ns = wf_clock_now() + WF_PARK_TIMEOUT_NS;
+#endif
+    worker->is_searching = wf_idle_sleep(&runtime->idle, worker->index, &worker->parker,
+                                         worker->is_searching, has_work, worker, deadline_ns);
+#ifdef WF_PARK_TIMEOUT_NS
+    if (!worker->is_searching && wf_clock_now() >= deadline_ns &&
+        wf_idle_searching(&runtime->idle) == 0 && has_work(worker)) {
+        wf_counter_add(&worker->counters.lost_wakeups, 1);
+    }
+#endif
+    if (worker->is_searching) {
+        wf_counter_add(&worker->counters.woken, 1);
+    }
+}
+
+static void rest(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (worker->is_searching && search(worker)) {
+        return;
+    }
+    if (wf_idle_asleep(&runtime->idle) + 1 >= runtime->worker_count &&
+        wf_runtime_is_news(runtime)) {
+        wf_runtime_quiet(runtime);
+    }
+    wf_counter_add(&worker->counters.parked, 1);
+    wf_safe_enter(&runtime->world, &worker->safe);
+    sleep_until_called(worker);
+    wf_safe_leave(&runtime->world, &worker->safe);
+    worker->now_ns = wf_clock_now(); /* the time asleep was no turn of anybody's */
+    worker->global_ns = worker->now_ns;
+}
+
+const struct wf_policy wf_policy_steal = {
+    .place = place,
+    .requeue = requeue,
+    .poll = poll,
+    .rest = rest,
+};

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/task.c - the life of a task: spawn, end, free.
+ *
+ * A task has one reference for its run and one for each handle.  Spawn fills the memory, counts and
+ * places it; finish is the last thing that runs on its behalf; whoever gives the last reference
+ * back frees it.  What others may look at at any time (dumps) is written with atomic stores, and
+ * the id last.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "sched/sched.h"
+
+/* The ids of all tasks of the process, from 1; workers take blocks of them. */
+static WF_ATOMIC(uint64_t) next_id = {1};
+
+static uint64_t id_take(struct wf_worker *worker)
+{
+    if (worker == NULL) {
+        return wf_fetch_add_relaxed(&next_id, 1); /* relaxed: only unique */
+    }
+    if (worker->id_next == worker->id_end) {
+        worker->id_next = wf_fetch_add_relaxed(&next_id, WF_TASK_ID_BLOCK); /* relaxed: as above */
+        worker->id_end = worker->id_next + WF_TASK_ID_BLOCK;
+    }
+    return worker->id_next++;
+}
+
+/* ---- spawn --------------------------------------------------------------------------------- */
+
+static int options_check(const struct wf_spawn *spawn)
+{
+    const weft_task_options *options = spawn->options;
+    if (spawn->fn == NULL) {
+        return -EINVAL;
+    }
+    if (options == NULL) {
+        return 0;
+    }
+    if (options->size != 0 && options->size < sizeof(*options)) {
+        return -EINVAL;
+    }
+    if (options->stack_size != 0 &&
+        (options->stack_size < WF_STACK_SIZE_MIN || options->stack_size > WF_STACK_SIZE_MAX)) {
+        return -EINVAL;
+    }
+    if ((unsigned)options->priority > WEFT_PRIORITY_LOW) {
+        return -EINVAL;
+    }
+    return options->arg_copy > 0 && spawn->arg == NULL ? -EINVAL : 0;
+}
+
+static void name_put(struct wf_task_extra *extra, const char *name)
+{
+    uint64_t words[WEFT_NAME_SIZE / sizeof(uint64_t)] = {0};
+    if (name != NULL) {
+        memcpy(words, name, strnlen(name, WEFT_NAME_SIZE - 1));
+    }
+    for (size_t i = 0; i < WEFT_NAME_SIZE / sizeof(uint64_t); i++) {
+        wf_store_relaxed(&extra->name[i], words[i]); /* relaxed: a dump may see half a name */
+    }
+}
+
+/* What only tasks with options need.  On error nothing is left behind. */
+static int fill_extra(struct weft_task *task, const struct wf_spawn *spawn)
+{
+    const weft_task_options *options = spawn->options;
+    struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: ours */
+    if (options != NULL && (options->name != NULL || options->arg_copy > 0)) {
+        extra = wf_task_extra(task);
+        if (extra == NULL) {
+            return -ENOMEM;
+        }
+    }
+    if (extra == NULL) {
+        return 0;
+    }
+    name_put(extra, options != NULL ? options->name : NULL);
+    if (options != NULL && options->arg_copy > 0) {
+        extra->arg_copy = wf_alloc(options->arg_copy);
+        if (extra->arg_copy == NULL) {
+            return -ENOMEM;
+        }
+        memcpy(extra->arg_copy, spawn->arg, options->arg_copy);
+        task->arg = extra->arg_copy;
+    }
+    return 0;
+}
+
+static int fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf_worker *worker)
+{
+    static const weft_task_options defaults;
+    const weft_task_options *options = spawn->options != NULL ? spawn->options : &defaults;
+    task->fiber = NULL;
+    wf_store_relaxed(&task->fn, spawn->fn); /* relaxed: the id below publishes it to others */
+    task->arg = spawn->arg;
+    task->budget = WF_TASK_BUDGET;
+    wf_store_relaxed(&task->pins, options->is_pinned ? 1 : 0); /* relaxed: see the id below */
+    wf_store_relaxed(&task->priority, (uint8_t)options->priority);
+    task->is_special = options->is_pinned || options->priority != WEFT_PRIORITY_NORMAL;
+    task->keeps_fp_control = options->keeps_fp_control;
+    task->joiners = NULL;
+    task->scope = spawn->scope;
+    task->open_scopes = NULL;
+    task->cleanups = NULL;
+    if (spawn->options != NULL || wf_load_relaxed(&task->extra) != NULL) {
+        int rc = fill_extra(task, spawn);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    struct weft_task *parent = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
+    /* All relaxed: the id below publishes them to those who look. */
+    wf_store_relaxed(&task->parent_id, parent != NULL ? wf_load_relaxed(&parent->id) : 0);
+    wf_store_relaxed(&task->site, (uintptr_t)spawn->site);
+    wf_store_relaxed(&task->wait, WEFT_WAIT_NOTHING);
+    wf_store_relaxed(&task->marks, spawn->has_handle ? 0u : (uint32_t)WF_MARK_DETACHED);
+    wf_store_relaxed(&task->deadline, WEFT_NEVER);
+    wf_store_relaxed(&task->runs, 0);
+    wf_store_relaxed(&task->created, worker != NULL ? worker->now_ns : wf_clock_now());
+    wf_store_relaxed(&task->stack_size, (uint32_t)((options->stack_size + 1023) >> 10));
+    wf_state_init(&task->state, spawn->has_handle ? 2 : 1);
+    wf_store_release(&task->id, id_take(worker)); /* release: whoever finds it finds all of it */
+    return 0;
+}
+
+/* [any]  The worker on which a pinned task begins: the caller's, or one after the other. */
+static uint32_t choose_home(weft_runtime *runtime, struct wf_worker *worker, uint64_t id)
+{
+    return worker != NULL ? worker->index : (uint32_t)(id % runtime->worker_count);
+}
+
+static int spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn,
+                      struct weft_task **out)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (wf_load_relaxed(&runtime->is_closing) != 0) { /* relaxed: quiet.c finds who slipped in */
+        return -ESHUTDOWN;
+    }
+    struct weft_task *task = wf_task_get(worker->pool, &worker->tasks);
+    if (task == NULL) {
+        return -ENOMEM;
+    }
+    int rc = fill(task, spawn, worker);
+    if (rc != 0) {
+        wf_task_put(worker->pool, &worker->tasks, task);
+        return rc;
+    }
+    task->home = worker->index;
+    wf_counter_add(&worker->counters.spawned, 1);
+    *out = task;
+    return 0;
+}
+
+/* From a thread that is no worker of the runtime: one at a time, and none once it is closing. */
+static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spawn,
+                              struct weft_task **out)
+{
+    struct weft_task *task = wf_task_get(runtime->pool, NULL);
+    if (task == NULL) {
+        return -ENOMEM;
+    }
+    int rc = fill(task, spawn, NULL);
+    if (rc == 0) {
+        task->home = choose_home(runtime, NULL, wf_load_relaxed(&task->id));
+        wf_lock_acquire(&runtime->gate);
+        if (wf_load_relaxed(&runtime->is_closing) != 0) {
+            rc = -ESHUTDOWN;
+        } else if (runtime->options.global_capacity != 0 && !task->is_special &&
+                   wf_inject_count(&runtime->global) >= runtime->options.global_capacity) {
+            rc = -EAGAIN;
+        } else {
+            wf_counter_add(&runtime->foreign.spawned, 1);
+        }
+        wf_lock_release(&runtime->gate);
+    }
+    if (rc != 0) {
+        wf_task_scrap(task);
+        wf_task_put(runtime->pool, NULL, task);
+        return rc;
+    }
+    *out = task;
+    return 0;
+}
+
+int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct weft_task **out)
+{
+    int rc = options_check(spawn);
+    if (rc != 0) {
+        return rc;
+    }
+    if (runtime->options.tasks_max != 0) {
+        rc = wf_room_enter(runtime);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    struct weft_task *task = NULL;
+    for (;;) { /* Waits only where the options want it; ends with the runtime. */
+        struct wf_worker *worker = wf_worker_self();
+        rc = worker != NULL && worker->runtime == runtime
+                 ? spawn_here(worker, spawn, &task)
+                 : spawn_from_outside(runtime, spawn, &task);
+        if (rc != -EAGAIN || !runtime->options.spawn_waits) {
+            break;
+        }
+        rc = wf_room_wait(runtime);
+        if (rc != 0) {
+            break;
+        }
+    }
+    if (rc != 0) {
+        if (runtime->options.tasks_max != 0) {
+            wf_room_leave(runtime);
+        }
+        return rc;
+    }
+    *out = task;
+    if (spawn->scope == NULL) {
+        wf_task_place(task);
+    }
+    return 0;
+}
+
+/* ---- the public calls ---------------------------------------------------------------------- */
+
+weft_task *weft_go(weft_fn fn, void *arg)
+{
+    struct wf_worker *worker = wf_worker_self();
+    const struct wf_spawn spawn = {
+        .fn = fn, .arg = arg, .site = __builtin_return_address(0), .has_handle = true};
+    struct weft_task *task = NULL;
+    if (worker == NULL || wf_task_spawn(worker->runtime, &spawn, &task) != 0) {
+        return NULL;
+    }
+    return task;
+}
+
+static int spawn_with(weft_runtime *runtime, weft_task **out, const struct wf_spawn *spawn)
+{
+    struct weft_task *task;
+    int rc = wf_task_spawn(runtime, spawn, &task);
+    if (rc == 0 && spawn->has_handle) {
+        *out = task;
+    }
+    return rc;
+}
+
+int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_options *options)
+{
+    struct wf_worker *worker = wf_worker_self();
+    const struct wf_spawn spawn = {
+        .fn = fn,
+        .arg = arg,
+        .options = options,
+        .site = __builtin_return_address(0),
+        .has_handle = out != NULL && (options == NULL || !options->is_detached),
+    };
+    return worker != NULL ? spawn_with(worker->runtime, out, &spawn) : -EPERM;
+}
+
+int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void *arg,
+                       const weft_task_options *options)
+{
+    const struct wf_spawn spawn = {
+        .fn = fn,
+        .arg = arg,
+        .options = options,
+        .site = __builtin_return_address(0),
+        .has_handle = out != NULL && (options == NULL || !options->is_detached),
+    };
+    return runtime != NULL ? spawn_with(runtime, out, &spawn) : -EINVAL;
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+/* What the task's extra keeps of it alone. */
+void wf_task_scrap(struct weft_task *task)
+{
+    struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: ours */
+    if (extra != NULL) {
+        wf_free(extra->arg_copy);
+        wf_free(extra->message);
+        extra->arg_copy = NULL;
+        extra->message = NULL;
+    }
+}
+
+/* [any]  The last reference is gone. */
+static void task_free(struct weft_task *task)
+{
+    struct wf_task_pool *pool = task->pool;
+    struct wf_worker *worker = wf_worker_self();
+    uint32_t marks = wf_load_relaxed(&task->marks); /* relaxed: the last reference orders all */
+    if (task->result < 0 && (marks & (WF_MARK_OBSERVED | WF_MARK_CANCELLED)) == 0) {
+        wf_failure_note(pool, task);
+    }
+    if (wf_load_relaxed(&task->extra) != NULL) { /* relaxed: as above */
+        wf_task_scrap(task);
+    }
+    bool is_ours = worker != NULL && worker->pool == pool;
+    wf_task_put(pool, is_ours ? &worker->tasks : NULL, task);
+}
+
+void wf_task_unref(struct weft_task *task)
+{
+    if (wf_state_is_sole(&task->state) || wf_state_unref(&task->state)) {
+        task_free(task);
+    }
+}
+
+/* [any]  The result is there: tells everybody.  The task is not touched after. */
+static void complete(struct wf_counters *counters, struct weft_task *task, intptr_t result)
+{
+    weft_runtime *runtime = task->pool->runtime;
+    task->result = result;
+    task->fiber = NULL;
+    wf_counter_add(&counters->completed, 1);
+    if (result < 0) {
+        struct wf_state_view view;
+        wf_state_read(&task->state, &view);
+        bool is_cancelled = view.is_cancelled && result == -ECANCELED;
+        if (is_cancelled) {
+            (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_CANCELLED); /* relaxed: (T3) orders */
+        }
+        wf_counter_add(&counters->failed, is_cancelled ? 0 : 1);
+        wf_counter_add(&counters->cancelled, is_cancelled ? 1 : 0);
+    }
+    bool is_limited = runtime->options.tasks_max != 0;
+    void *joiner;
+    unsigned ended = wf_state_complete(&task->state, &joiner);
+    if (joiner != NULL) {
+        wf_task_wake(joiner);
+    }
+    if ((ended & WF_ENDED_SHARED) != 0) {
+        wf_joiners_wake(task);
+        if (wf_state_unref(&task->state)) {
+            ended |= WF_ENDED_LAST;
+        }
+    }
+    if ((ended & WF_ENDED_LAST) != 0) {
+        task_free(task);
+    }
+    if (is_limited) {
+        wf_room_leave(runtime);
+    }
+}
+
+void wf_task_finish(struct weft_task *task, intptr_t result)
+{
+    if (wf_load_relaxed(&task->extra) != NULL) { /* relaxed: our own */
+        wf_locals_done(task);
+    }
+    if (task->scope != NULL) {
+        wf_scope_leave(task, result);
+    }
+    complete(&wf_worker_self()->counters, task, result);
+}
+
+void wf_task_abandon(struct weft_task *task, intptr_t result)
+{
+    struct wf_worker *worker = wf_worker_self();
+    if (wf_load_relaxed(&task->extra) != NULL) { /* relaxed: ours, nobody runs it */
+        wf_locals_done(task);
+    }
+    if (task->scope != NULL) {
+        wf_scope_leave(task, result);
+    }
+    complete(worker != NULL ? &worker->counters : &task->pool->runtime->foreign, task, result);
+}

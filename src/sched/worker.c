@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/worker.c - a worker's thread, and how it goes from task to task.
+ *
+ * A thread in a worker's seat has a loop of its own, on its own stack: take a task, switch to its
+ * fiber, see to what it left behind.  But a task that suspends, yields or ends looks itself for the
+ * next one in the worker's own queues, and switches there directly; the loop is only needed when
+ * these are empty or something else is due.  It saves one of two switches.
+ *
+ * What a task leaves behind can only be done when nobody stands on its stack any more: to queue it
+ * again, to make it idle, to give its stack back.  So it travels as the message of the switch (the
+ * address of a task or a stack, and in its low bits what to do), and the first thing that whoever
+ * arrives does is arrive().
+ *
+ * A task gets a stack when it first runs.  One that ends and finds a task that has never run next
+ * leaves it its stack: the fiber goes on with the other's function, without any switch.
+ *
+ * After a switch everything that belongs to a thread must be asked for anew: see fiber.h.
+ */
+#include <errno.h>
+#include <sched.h>
+
+#include "sched/sched.h"
+
+static _Thread_local struct wf_worker *seat;
+
+/* What the message of a switch says, in the low bits of an address. */
+enum errand {
+    ERRAND_NONE,
+    ERRAND_YIELD, /* of a task: queue it again */
+    ERRAND_PARK,  /* of a task: make it idle, if nobody woke it */
+    ERRAND_END,   /* of a stack: nothing runs on it any more */
+};
+enum { ERRAND_MASK = 3 };
+
+_Static_assert(alignof(struct wf_stack) > ERRAND_MASK, "room for the errand");
+
+static void *message_of(void *what, enum errand errand)
+{
+    return (char *)what + errand;
+}
+
+WF_ASKS_THREAD struct wf_worker *wf_worker_self(void)
+{
+    return wf_of_thread(seat);
+}
+
+struct weft_task *wf_task_self(void)
+{
+    struct wf_worker *worker = wf_worker_self();
+    return worker != NULL ? wf_load_relaxed(&worker->current) : NULL; /* relaxed: our own */
+}
+
+/* [owner]  Does what the one before left to be done. */
+static void arrive(struct wf_worker *worker, void *message)
+{
+    const enum errand errand = (enum errand)((uintptr_t)message & ERRAND_MASK);
+    void *what = (char *)message - errand;
+    struct weft_task *task = what;
+    switch (errand) {
+    case ERRAND_YIELD:
+        worker->runtime->policy->requeue(worker, task);
+        break;
+    case ERRAND_PARK:
+        if (!wf_state_park(&task->state)) {
+            worker->runtime->policy->requeue(worker, task);
+        }
+        break;
+    case ERRAND_END:
+        wf_stack_put(&worker->stacks, what);
+        break;
+    case ERRAND_NONE:
+        break;
+    }
+}
+
+/* ---- fibers of tasks ----------------------------------------------------------------------- */
+
+static void enter(struct wf_worker *worker, struct weft_task *task)
+{
+    wf_store_relaxed(&worker->current, task); /* relaxed: others only look */
+    wf_counter_add(&worker->counters.polled, 1);
+    wf_counter_add(&task->runs, 1);
+}
+
+/* [owner]  A task that the fiber on `stack` may go on with; NULL: it has to end, and *to is where
+ * the thread goes. */
+static struct weft_task *next_on(struct wf_worker *worker, struct wf_stack *stack,
+                                 struct wf_fiber **to)
+{
+    *to = &worker->loop;
+    struct weft_task *next = worker->is_fast ? wf_steal_pick(worker) : NULL;
+    if (next == NULL) {
+        wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+        return NULL;
+    }
+    if (next->fiber != NULL) {
+        enter(worker, next);
+        *to = next->fiber;
+        return NULL;
+    }
+    if (wf_load_relaxed(&next->stack_size) != 0 || next->keeps_fp_control) {
+        worker->handed = next;
+        wf_store_relaxed(&worker->current, NULL);
+        return NULL;
+    }
+    next->fiber = &stack->fiber;
+    wf_store_relaxed(&stack->user, next); /* relaxed: read by a fault of this thread */
+    enter(worker, next);
+    return next;
+}
+
+/* What runs on the stack of tasks: one after the other, as long as there is one that can begin
+ * here. */
+static struct wf_fiber_exit strand_main(void *arg, void *message)
+{
+    struct wf_stack *stack = arg;
+    struct wf_worker *worker = wf_worker_self();
+    struct weft_task *task = wf_load_relaxed(&worker->current); /* relaxed: our own */
+    const bool is_default = wf_load_relaxed(&task->stack_size) == 0 && !task->keeps_fp_control;
+    struct wf_fiber *to = &worker->loop;
+    arrive(worker, message);
+    do {
+        intptr_t result = wf_load_relaxed(&task->fn)(task->arg);
+        /* What lay in the frame that was left can be neither closed nor run any more. */
+        WEFT_CHECK(task->open_scopes == NULL);
+        WEFT_CHECK(task->cleanups == NULL);
+        wf_task_finish(task, result);
+        worker = wf_worker_self();
+        task = NULL;
+        if (is_default) {
+            task = next_on(worker, stack, &to);
+        } else {
+            to = &worker->loop;
+            wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+        }
+    } while (task != NULL);
+    return (struct wf_fiber_exit){to, message_of(stack, ERRAND_END)};
+}
+
+_Noreturn void wf_task_exit(struct weft_task *self, intptr_t result)
+{
+    struct wf_fiber *fiber = self->fiber;
+    wf_task_finish(self, result);
+    struct wf_worker *worker = wf_worker_self();
+    wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+    wf_fiber_switch_final(fiber, &worker->loop, message_of(fiber->stack, ERRAND_END));
+}
+
+/* [owner]  Gives the task a fiber.  -ENOMEM: no stack. */
+static int begin(struct wf_worker *worker, struct weft_task *task)
+{
+    struct wf_stack *stack;
+    size_t size = (size_t)wf_load_relaxed(&task->stack_size) << 10; /* relaxed: set by the spawn */
+    size = size != 0 ? size : worker->runtime->options.stack_size;
+    int rc = wf_stack_get(&worker->stacks, size, &stack);
+    if (rc != 0) {
+        return rc;
+    }
+    wf_store_relaxed(&stack->user, task); /* relaxed: read by a fault of this thread */
+    wf_fiber_init(&stack->fiber, stack, strand_main, stack);
+    if (task->keeps_fp_control) {
+        wf_fiber_keep_fp_control(&stack->fiber);
+    }
+    task->fiber = &stack->fiber;
+    return 0;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------ */
+
+/* [loop]  Runs the task until the thread comes back; others may have run in between. */
+static void run(struct wf_worker *worker, struct weft_task *task)
+{
+    if (task->fiber == NULL && begin(worker, task) != 0) {
+        wf_task_abandon(task, -ENOMEM);
+        return;
+    }
+    enter(worker, task);
+    void *message = wf_fiber_switch(&worker->loop, task->fiber, message_of(NULL, ERRAND_NONE));
+    WEFT_ASSERT(worker == wf_worker_self());  /* the loop stays with its thread */
+    wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+    arrive(worker, message);
+}
+
+static void loop(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    for (;;) { /* Ends when the runtime closes. */
+        if (wf_load_relaxed(&runtime->world.is_stopped) != 0) {
+            wf_safe_enter(&runtime->world, &worker->safe);
+            wf_safe_leave(&runtime->world, &worker->safe);
+        }
+        const uint32_t leaving = wf_load_acquire(&runtime->is_leaving); /* acquire: the closer's */
+        if (leaving == WF_LEAVE_NOW) {
+            return;
+        }
+        struct weft_task *task = worker->handed;
+        worker->handed = NULL;
+        if (task == NULL) {
+            task = runtime->policy->poll(worker);
+        }
+        if (task != NULL) {
+            run(worker, task);
+        } else if (leaving == WF_LEAVE_WHEN_DONE) {
+            return;
+        } else {
+            runtime->policy->rest(worker);
+        }
+    }
+}
+
+void *wf_worker_main(void *arg)
+{
+    struct wf_worker *worker = arg;
+    int rc = wf_signal_stack_init(&worker->signal_stack);
+    if (wf_start_report(worker->start, rc) == 0) {
+        seat = worker;
+        wf_fiber_init_thread(&worker->loop);
+        worker->now_ns = wf_clock_now();
+        loop(worker);
+        wf_stack_cache_done(&worker->stacks);
+        wf_task_cache_done(worker->pool, &worker->tasks);
+        wf_safe_enter(&worker->runtime->world, &worker->safe); /* for those who stop the world */
+        seat = NULL;
+    }
+    if (rc == 0) {
+        wf_signal_stack_done(&worker->signal_stack);
+    }
+    return NULL;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+/* [task]  Leaves the task with an errand, for the next one or for the loop. */
+static void leave(struct wf_worker *worker, struct weft_task *self, struct weft_task *next,
+                  enum errand errand)
+{
+    struct wf_fiber *to = &worker->loop;
+    if (next != NULL) {
+        if (next->fiber != NULL || begin(worker, next) == 0) {
+            enter(worker, next);
+            to = next->fiber;
+        } else {
+            worker->handed = next; /* the loop tries again, and tells the task */
+        }
+    }
+    void *message = wf_fiber_switch(self->fiber, to, message_of(self, errand));
+    arrive(wf_worker_self(), message);
+}
+
+void wf_task_suspend(struct weft_task *self)
+{
+    struct wf_worker *worker = wf_worker_self();
+    WEFT_ASSERT(wf_load_relaxed(&self->wait) != WEFT_WAIT_NOTHING);
+    self->budget = WF_TASK_BUDGET;
+    leave(worker, self, worker->is_fast ? wf_steal_pick(worker) : NULL, ERRAND_PARK);
+}
+
+void wf_task_yield(struct weft_task *self)
+{
+    struct wf_worker *worker = wf_worker_self();
+    wf_counter_add(&worker->counters.yielded, 1);
+    self->budget = WF_TASK_BUDGET;
+    struct weft_task *next = NULL;
+    if (worker->is_fast && !self->is_special) {
+        next = wf_steal_pick(worker);
+        if (next == NULL && !wf_steal_is_due(worker)) {
+            return; /* nobody else wants to run here */
+        }
+    }
+    leave(worker, self, next, ERRAND_YIELD);
+}
+
+void wf_task_wake(struct weft_task *task)
+{
+    if (wf_state_wake(&task->state) == WF_WAKE_QUEUE) {
+        wf_task_place(task);
+    }
+}
+
+void wf_task_place(struct weft_task *task)
+{
+    weft_runtime *runtime = task->pool->runtime;
+    struct wf_worker *worker = wf_worker_self();
+    if (worker != NULL && worker->runtime != runtime) {
+        worker = NULL; /* of another runtime: a stranger here */
+    }
+    runtime->policy->place(runtime, worker, task);
+}
+
+void wf_task_spend(struct weft_task *self)
+{
+    if (--self->budget == 0) {
+        wf_task_yield(self);
+    }
+}
