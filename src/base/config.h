@@ -73,6 +73,9 @@ typedef int64_t wf_deque_diff;
 /* ... and else at least every so many turns. */
 #define WF_CLOCK_INTERVAL_MAX 32u
 
+/* Nanoseconds after which a task that runs is asked to let others run: at its next weft_check. */
+#define WF_TURN_MAX_NS INT64_C(10000000)
+
 /* Operations of a task on the runtime that succeed at once, before it has to let others run. */
 #define WF_TASK_BUDGET 128u
 

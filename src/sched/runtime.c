@@ -148,7 +148,8 @@ static int queues_init(weft_runtime *runtime)
 static int fill(weft_runtime *runtime)
 {
     runtime->worker_count = runtime->options.workers;
-    runtime->policy = &wf_policy_steal;
+    bool is_steal = runtime->options.policy == WEFT_POLICY_STEAL;
+    runtime->policy = is_steal ? &wf_policy_steal : &wf_policy_reactor;
     wf_lock_init(&runtime->gate, WF_RANK_GATE);
     wf_lock_init(&runtime->room.lock, WF_RANK_ROOM);
     wf_lock_init(&runtime->world_lock, WF_RANK_WORLD);
@@ -181,8 +182,14 @@ static int build(weft_runtime *runtime)
     if (rc != 0) {
         goto close_workers;
     }
+    rc = runtime->options.policy == WEFT_POLICY_REACTOR ? wf_reactor_new(runtime) : 0;
+    if (rc != 0) {
+        goto remove_overflow;
+    }
     return 0;
 
+remove_overflow:
+    wf_overflow_remove();
 close_workers:
     workers_done(runtime, runtime->worker_count);
 close_stacks:
@@ -195,6 +202,7 @@ close_tasks:
 /* The reverse of build. */
 static void dismantle(weft_runtime *runtime)
 {
+    wf_reactor_free(runtime->reactor);
     wf_overflow_remove();
     workers_done(runtime, runtime->worker_count);
     wf_stack_pool_done(&runtime->stacks);

@@ -12,7 +12,8 @@
  *             that a wake that comes late wakes another task for no reason, and no more
  *   wait      every task that is suspended says in its wait record what it waits for
  *   place     to put a task that became ready where a worker will find it
- *   policy    who decides; `steal`: every worker for itself (steal.c)
+ *   policy    who decides; `steal`: every worker for itself (steal.c); `reactor`: a control thread
+ *             for all (reactor.c)
  *
  * Tags:  [owner] the thread in the worker's seat;  [any] any thread;  [task] inside a task, may
  *        suspend;  [loop] a worker outside of any task;  [the task] the task itself.
@@ -27,6 +28,7 @@
  *   T3    state.c complete, unref        the last unref, join          every use before the free
  *   T4    state.c join: add              complete: load, CAS           who waits
  *   W1    steal.c place: store slot      take: exchange slot           the task in the slot
+ *   H1    reactor.c dispatch: store hand poll: exchange hand           the task handed over
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  */
 #ifndef WF_SCHED_SCHED_H
@@ -385,6 +387,14 @@ struct wf_worker {
     struct wf_parker parker;
     struct wf_safe safe;
 
+    WF_ATOMIC(uint32_t) is_asked; /* [any: write]  the task has had its share: see weft_check */
+
+    /* Reactor policy. */
+    WF_ATOMIC(struct weft_task *) hand; /* [control: put] [owner: take] */
+    struct wf_node report;              /* in the box of results, when it wants work */
+    bool has_reported;                  /* [owner]  it is there */
+    int64_t turn_began_ns;              /* [control]  when it was handed its task */
+
     pthread_t thread;
     struct wf_signal_stack signal_stack; /* [owner] */
     struct wf_start *start;              /* [owner]  until it has started */
@@ -509,6 +519,16 @@ struct wf_policy {
     void (*rest)(struct wf_worker *worker);
 };
 extern const struct wf_policy wf_policy_steal;
+extern const struct wf_policy wf_policy_reactor;
+
+struct wf_reactor;
+/* reactor.c  Starts the control thread.  -ENOMEM, -EAGAIN. */
+int wf_reactor_new(weft_runtime *runtime);
+/* reactor.c  The workers have left.  NULL is allowed. */
+void wf_reactor_free(struct wf_reactor *reactor);
+/* reactor.c  [any]  Workers that want work; tasks that want a worker.  Hints. */
+unsigned wf_reactor_idle(const struct wf_reactor *reactor);
+size_t wf_reactor_ready(const struct wf_reactor *reactor);
 
 /* Threads and tasks that wait for room, and those who give it. */
 struct wf_room {
@@ -536,6 +556,7 @@ struct weft_runtime {
     struct wf_safe **safes;    /* [const]  of all workers */
     struct wf_task_pool *pool; /* [const] */
     struct wf_stack_pool stacks;
+    struct wf_reactor *reactor; /* [const]  NULL in the steal policy */
 
     struct wf_inject global; /* normal tasks: from outside, or too many for a ring */
     struct wf_inject high;

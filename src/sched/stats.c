@@ -84,6 +84,10 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .stop_ns_max = wf_counter_read(&runtime->stop_ns_max),
         .stop_ns_total = wf_counter_read(&runtime->stop_ns_total),
     };
+    if (runtime->reactor != NULL) {
+        out->parked = wf_reactor_idle(runtime->reactor);
+        out->global_depth = wf_reactor_ready(runtime->reactor);
+    }
     read_counters(&runtime->foreign, &out->total);
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         weft_counters counters;

@@ -101,7 +101,12 @@ int weft_check(void)
     if (self == NULL) {
         return 0;
     }
-    wf_task_spend(self);
+    /* relaxed: a request that may be seen later */
+    if (wf_load_relaxed(&wf_worker_self()->is_asked) != 0) {
+        wf_task_yield(self);
+    } else {
+        wf_task_spend(self);
+    }
     return wf_task_interrupted(self);
 }
 

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/reactor.c - the policy in which one control thread decides everything.
+ *
+ * Tasks that become ready go into the inbox of the control thread, from wherever they come; it
+ * keeps the only ready queue and hands tasks to workers, one at a time each: a worker that wants
+ * work puts itself into the box of results, and gets a task into its hand.  So no two scheduling
+ * decisions ever race, and there are never more tasks handed out than workers.
+ *
+ * The loop has nine steps, in this order:
+ *   1  results of workers: who is done and wants work
+ *   2  requests for work that blocks          (drivers, see below)
+ *   3  completions of such work and of I/O    (drivers)
+ *   4  timers that are due                    (drivers)
+ *   5  channels: nothing to do, since senders and receivers meet by themselves
+ *   6  the inbox: tasks that were spawned or woken
+ *   7  long turns: asks tasks that have run for WF_TURN_MAX_NS to let others run
+ *   8  hands ready tasks to workers
+ *   9  waits for the next event
+ *
+ * Who puts something into an empty box wakes the control thread (mpsc.c says who that is), so it
+ * needs no timeout; only when tasks wait for workers that are all busy does it wake by itself, for
+ * step 7.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "sched/sched.h"
+
+enum { PRIORITIES = WEFT_PRIORITY_LOW + 1, STEPS = 9 };
+
+struct wf_reactor {
+    weft_runtime *runtime;   /* [const] */
+    struct wf_mpsc inbox;    /* tasks that are ready */
+    struct wf_mpsc results;  /* workers that want work */
+    struct wf_parker parker; /* where the control thread waits */
+
+    /* All of these [control]. */
+    struct wf_chain ready[PRIORITIES];
+    struct wf_chain *pinned; /* by worker */
+    struct wf_chain idle;    /* workers that want work */
+    uint32_t turn;
+
+    WF_ATOMIC(uint32_t) idle_count;  /* [control: write] [any: read] */
+    WF_ATOMIC(uint32_t) ready_count; /* [control: write] [any: read] */
+    WF_ATOMIC(uint32_t) is_leaving;  /* [closer: write] */
+    pthread_t thread;
+};
+
+static struct weft_task *task_of(struct wf_node *node)
+{
+    return node != NULL ? wf_container_of(node, struct weft_task, node) : NULL;
+}
+
+/* ---- the workers' side --------------------------------------------------------------------- */
+
+static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_task *task)
+{
+    (void)worker;
+    struct wf_reactor *reactor = runtime->reactor;
+    if (wf_mpsc_push(&reactor->inbox, &task->node)) {
+        wf_parker_unpark(&reactor->parker);
+    }
+}
+
+static void requeue(struct wf_worker *worker, struct weft_task *task)
+{
+    place(worker->runtime, worker, task);
+}
+
+static struct weft_task *poll(struct wf_worker *worker)
+{
+    worker->now_ns = wf_clock_now();
+    if (wf_load_relaxed(&worker->hand) == NULL) { /* relaxed: the exchange decides */
+        return NULL;
+    }
+    worker->has_reported = false;
+    wf_store_relaxed(&worker->is_asked, 0);          /* relaxed: a request to the one before */
+    return wf_exchange_acquire(&worker->hand, NULL); /* (H1) */
+}
+
+static void rest(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (!worker->has_reported) {
+        worker->has_reported = true;
+        if (wf_mpsc_push(&runtime->reactor->results, &worker->report)) {
+            wf_parker_unpark(&runtime->reactor->parker);
+        }
+    }
+    wf_counter_add(&worker->counters.parked, 1);
+    wf_safe_enter(&runtime->world, &worker->safe);
+    (void)wf_parker_park(&worker->parker, WF_FOREVER); /* for a task, or to leave */
+    wf_safe_leave(&runtime->world, &worker->safe);
+    wf_counter_add(&worker->counters.woken, 1);
+}
+
+const struct wf_policy wf_policy_reactor = {
+    .place = place,
+    .requeue = requeue,
+    .poll = poll,
+    .rest = rest,
+};
+
+/* ---- the control thread -------------------------------------------------------------------- */
+
+static void count_ready(struct wf_reactor *reactor, int64_t more)
+{
+    wf_counter_add(&reactor->ready_count, (uint32_t)more);
+}
+
+/* Step 1. */
+static void drain_results(struct wf_reactor *reactor)
+{
+    size_t count = wf_mpsc_take(&reactor->results, &reactor->idle);
+    wf_counter_add(&reactor->idle_count, (uint32_t)count);
+}
+
+/* Step 6. */
+static void drain_inbox(struct wf_reactor *reactor)
+{
+    struct wf_chain chain = {0};
+    (void)wf_mpsc_take(&reactor->inbox, &chain);
+    struct weft_task *task;
+    while ((task = task_of(wf_chain_pop(&chain))) != NULL) {
+        count_ready(reactor, 1);
+        if (wf_load_relaxed(&task->pins) > 0) { /* relaxed: it is ours now */
+            wf_chain_push(&reactor->pinned[task->home], &task->node);
+        } else {
+            wf_chain_push(&reactor->ready[wf_load_relaxed(&task->priority)], &task->node);
+        }
+    }
+}
+
+/* Step 7. */
+static void check_turns(struct wf_reactor *reactor, int64_t now)
+{
+    weft_runtime *runtime = reactor->runtime;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        struct wf_worker *worker = &runtime->workers[i];
+        /* relaxed: a request; who misses it is asked again */
+        if (wf_load_relaxed(&worker->current) != NULL &&
+            now - worker->turn_began_ns >= WF_TURN_MAX_NS) {
+            wf_store_relaxed(&worker->is_asked, 1);
+        }
+    }
+}
+
+/* The next task for this worker; NULL: none. */
+static struct weft_task *next_for(struct wf_reactor *reactor, struct wf_worker *worker)
+{
+    const uint32_t turn = reactor->turn++;
+    struct wf_chain *order[PRIORITIES + 1] = {
+        &reactor->pinned[worker->index],
+        &reactor->ready[WEFT_PRIORITY_HIGH],
+        &reactor->ready[WEFT_PRIORITY_NORMAL],
+        &reactor->ready[WEFT_PRIORITY_LOW],
+    };
+    if (turn % WF_TURN_OF_LOW == 0) {
+        order[0] = &reactor->ready[WEFT_PRIORITY_LOW];
+        order[PRIORITIES] = &reactor->pinned[worker->index];
+    } else if (turn % WF_TURN_OF_NORMAL == 0) {
+        order[0] = &reactor->ready[WEFT_PRIORITY_NORMAL];
+        order[2] = &reactor->pinned[worker->index];
+    }
+    for (size_t i = 0; i <= PRIORITIES; i++) {
+        if (order[i]->first != NULL) {
+            return task_of(wf_chain_pop(order[i]));
+        }
+    }
+    return NULL;
+}
+
+/* Step 8. */
+static void dispatch(struct wf_reactor *reactor, int64_t now)
+{
+    struct wf_chain left = {0};
+    struct wf_node *node;
+    while ((node = wf_chain_pop(&reactor->idle)) != NULL) {
+        struct wf_worker *worker = wf_container_of(node, struct wf_worker, report);
+        struct weft_task *task = next_for(reactor, worker);
+        if (task == NULL) {
+            wf_chain_push(&left, node);
+            continue;
+        }
+        count_ready(reactor, -1);
+        wf_counter_add(&reactor->idle_count, (uint32_t)-1);
+        worker->turn_began_ns = now;
+        wf_store_release(&worker->hand, task); /* (H1) release: the task, whole */
+        wf_parker_unpark(&worker->parker);
+    }
+    reactor->idle = left;
+}
+
+/* Step 9. */
+static void wait_for_event(struct wf_reactor *reactor, int64_t now)
+{
+    weft_runtime *runtime = reactor->runtime;
+    const bool is_ready = wf_counter_read(&reactor->ready_count) > 0;
+    if (!is_ready && wf_counter_read(&reactor->idle_count) == runtime->worker_count &&
+        wf_runtime_is_news(runtime)) {
+        wf_runtime_quiet(runtime);
+    }
+    int64_t deadline_ns = is_ready ? now + WF_TURN_MAX_NS : WF_FOREVER;
+    (void)wf_parker_park(&reactor->parker, deadline_ns); /* either way it looks at everything */
+}
+
+static void *control_main(void *arg)
+{
+    struct wf_reactor *reactor = arg;
+    while (wf_load_acquire(&reactor->is_leaving) == 0) { /* acquire: the closer's store */
+        int64_t now = wf_clock_now();
+        drain_results(reactor);
+        drain_inbox(reactor);
+        check_turns(reactor, now);
+        dispatch(reactor, now);
+        wait_for_event(reactor, now);
+    }
+    return NULL;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+int wf_reactor_new(weft_runtime *runtime)
+{
+    struct wf_reactor *reactor = wf_alloc_zeroed(1, sizeof(*reactor));
+    if (reactor == NULL) {
+        return -ENOMEM;
+    }
+    int rc = -ENOMEM;
+    reactor->runtime = runtime;
+    reactor->pinned = wf_alloc_zeroed(runtime->worker_count, sizeof(reactor->pinned[0]));
+    if (reactor->pinned == NULL) {
+        goto free_reactor;
+    }
+    wf_mpsc_init(&reactor->inbox);
+    wf_mpsc_init(&reactor->results);
+    wf_parker_init(&reactor->parker);
+    runtime->reactor = reactor;
+    const struct wf_thread_options options = {.name = "weft-control"};
+    rc = wf_thread_start(&reactor->thread, control_main, reactor, &options);
+    if (rc != 0) {
+        goto free_pinned;
+    }
+    return 0;
+
+free_pinned:
+    wf_free(reactor->pinned);
+free_reactor:
+    runtime->reactor = NULL;
+    wf_free(reactor);
+    return rc;
+}
+
+void wf_reactor_free(struct wf_reactor *reactor)
+{
+    if (reactor == NULL) {
+        return;
+    }
+    wf_store_release(&reactor->is_leaving, 1); /* release: pairs with the loop's load */
+    wf_parker_unpark(&reactor->parker);
+    int rc = wf_thread_join(reactor->thread);
+    WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
+    wf_free(reactor->pinned);
+    wf_free(reactor);
+}
+
+unsigned wf_reactor_idle(const struct wf_reactor *reactor)
+{
+    return wf_counter_read(&reactor->idle_count);
+}
+
+size_t wf_reactor_ready(const struct wf_reactor *reactor)
+{
+    return wf_counter_read(&reactor->ready_count);
+}
