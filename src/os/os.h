@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/os.h - thin Linux calls: futex, lock, threads, clock, memory, CPU count.
+ * os/os.h - thin Linux calls: futex, lock, threads, clock, memory, files, CPU count.
  *
  * Promises:      every call gives a value >= 0 or a negative errno; errno itself is read at once
  *                and never handed on.  No policy: no retries but for EINTR, no caching.
@@ -145,5 +145,12 @@ int wf_memory_touched(const void *memory, size_t size, unsigned char *pages);
 size_t wf_mapping_count_max(void);
 /* [any]  Bytes. */
 size_t wf_page_size(void);
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+/* [any]  All of it, however often the kernel takes only some or a signal comes in between; waits as
+ * long as the descriptor makes it wait.  Else the error of write, when some may be out already;
+ * -EIO too when it takes nothing and gives no reason. */
+int wf_file_write(int fd, const void *bytes, size_t size);
 
 #endif

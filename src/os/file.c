@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * os/file.c - bytes into a descriptor that the program gave us: a report goes out whole or with the
+ * reason why not.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "os/os.h"
+
+static ssize_t write_once(int fd, const char *bytes, size_t size)
+{
+    if (WF_FAULT("write")) {
+        return -ENOSPC;
+    }
+    if (WF_FAULT("write_interrupted")) {
+        return -EINTR;
+    }
+    if (WF_FAULT("write_nothing")) {
+        return 0;
+    }
+    ssize_t written = write(fd, bytes, WF_FAULT("write_short") ? 1 : size);
+    return written >= 0 ? written : -errno;
+}
+
+int wf_file_write(int fd, const void *bytes, size_t size)
+{
+    const char *rest = bytes;
+    while (size > 0) { /* Ends: each turn writes a byte, fails, or needs another signal. */
+        ssize_t written = write_once(fd, rest, size);
+        if (written == -EINTR) {
+            continue;
+        }
+        if (written < 0) {
+            return (int)written;
+        }
+        if (written == 0) {
+            return -EIO; /* no file does that; a driver that does would keep us here for ever */
+        }
+        rest += written;
+        size -= (size_t)written;
+    }
+    return 0;
+}
