@@ -236,6 +236,7 @@ enum wf_lock_rank {
     WF_RANK_OVERFLOW = 49,   /* the signal handlers of the process */
     WF_RANK_STACK_POOL = 50, /* free stacks */
     WF_RANK_SLAB_LIST = 51,  /* all slabs of the process */
+    WF_RANK_TRACE = 63,      /* events of threads that are no worker: under any other lock */
 };
 
 #endif

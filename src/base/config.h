@@ -104,10 +104,6 @@ typedef int64_t wf_deque_diff;
 /* Nanoseconds that tasks have, once a deadlock was found, to end by themselves. */
 #define WF_DEADLOCK_GRACE_NS INT64_C(1000000000)
 
-/* Events that a worker's trace keeps. */
-#define WF_TRACE_EVENTS_MIN 16u
-#define WF_TRACE_EVENTS_MAX (1u << 20)
-
 /* Task-local keys of the process. */
 #define WF_KEYS_MAX 64u
 
@@ -119,6 +115,15 @@ typedef int64_t wf_deque_diff;
 #ifdef WEFT_PARK_TIMEOUT_MS
 #define WF_PARK_TIMEOUT_NS (WEFT_PARK_TIMEOUT_MS * INT64_C(1000000))
 #endif
+
+/* Events kept of each worker, powers of two.  Fewer than the least do not show a task's life; the
+ * most take 32 MiB a worker. */
+#ifdef WF_MODEL
+#define WF_TRACE_EVENTS_MIN 1u
+#else
+#define WF_TRACE_EVENTS_MIN 16u
+#endif
+#define WF_TRACE_EVENTS_MAX (1u << 20)
 
 /* Characters of a thread's name without the end; the kernel keeps 15. */
 #define WF_THREAD_NAME_MAX 15
@@ -198,6 +203,9 @@ _Static_assert(sizeof(wf_ring_pair) == 2 * sizeof(wf_ring_pos), "two positions i
 _Static_assert((WF_DEQUE_CAPACITY_MIN & (WF_DEQUE_CAPACITY_MIN - 1)) == 0, "deque index is masked");
 _Static_assert((WF_DEQUE_CAPACITY_MAX & (WF_DEQUE_CAPACITY_MAX - 1)) == 0, "deque index is masked");
 _Static_assert(sizeof(wf_deque_pos) == sizeof(wf_deque_diff), "a difference of two positions");
+_Static_assert((WF_TRACE_EVENTS_MIN & (WF_TRACE_EVENTS_MIN - 1)) == 0, "a power of two");
+_Static_assert((WF_TRACE_EVENTS_MAX & (WF_TRACE_EVENTS_MAX - 1)) == 0, "a power of two");
+_Static_assert(WF_WORKERS_MAX < UINT16_MAX, "a worker's number in 16 bits, and one that is none");
 _Static_assert(WF_CPU_MAX % 1024 == 0, "whole sets");
 _Static_assert((WF_STACK_SIZE_DEFAULT & (WF_STACK_SIZE_DEFAULT - 1)) == 0, "sizes are powers of 2");
 _Static_assert(WF_STACK_SIZE_DEFAULT >= WF_STACK_SIZE_MIN, "the default is in range");

@@ -133,6 +133,21 @@ FAULTS = [
       "        if (is_found) {"),
      ("    (void)wf_fetch_sub_release(&all->readers, 1); /* (F3) */",
       "    (void)wf_fetch_sub_release(&all->readers, is_found ? 0 : 1);")),
+    ("trace: no second look at the head", "model_trace", "src/trace/ring.c",
+     ("    uint64_t now = wf_load_relaxed(&ring->head);", "    uint64_t now = head;")),
+    ("trace: the slot that is being written is trusted", "model_trace", "src/trace/ring.c",
+     ("now < slot_count(ring) ? 0 : now - ring->events;",
+      "now < slot_count(ring) ? 0 : now - ring->events - 1;")),
+    ("trace: no slot to spare", "model_trace", "src/trace/ring.c",
+     ("    return ring->events + 1;", "    return ring->events;"),
+     ("    return slot == ring->events ? 0 : slot + 1;",
+      "    return slot + 1 == ring->events ? 0 : slot + 1;")),
+    ("trace: the head moves before the event is whole", "model_trace", "src/trace/ring.c",
+     ("    wf_store_release(&ring->head, head + 1); /* (E1) release: the event is whole. */\n", ""),
+     ("    wf_store_release(&slot->arg, arg);",
+      "    wf_store_release(&ring->head, head + 1);\n    wf_store_release(&slot->arg, arg);")),
+    ("trace: foreign threads without the lock", "model_trace", "src/trace/ring.c",
+     ("    wf_lock_acquire(&shared->lock);", "    (void)wf_lock_try(&shared->lock);")),
 ]
 
 # Such an end says that the checker could not go on, not that the code is wrong.
