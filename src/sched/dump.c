@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "sched/sched.h"
 
@@ -26,21 +24,6 @@ static void take(struct weft_task *task, void *context)
         wf_task_describe(task, &snapshot->infos[snapshot->count]);
         snapshot->count++;
     }
-}
-
-static int write_all(int fd, const char *text, size_t size)
-{
-    while (size > 0) {
-        ssize_t written = WF_FAULT("write") ? -1 : write(fd, text, size);
-        if (written < 0 && errno != EINTR) {
-            return errno != 0 ? -errno : -EIO;
-        }
-        if (written > 0) {
-            text += written;
-            size -= (size_t)written;
-        }
-    }
-    return 0;
 }
 
 static int write_task(int fd, const weft_info *info, weft_time now)
@@ -60,7 +43,7 @@ static int write_task(int fd, const weft_info *info, weft_time now)
         (now - info->created) / 1000000, info->runs, info->parent_id, (void *)(uintptr_t)info->fn,
         info->site, info->is_cancelled ? ", cancelled" : "", info->is_pinned ? ", pinned" : "");
     size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
-    return write_all(fd, line, size);
+    return wf_file_write(fd, line, size);
 }
 
 static int write_worker(int fd, struct wf_worker *worker)
@@ -75,7 +58,7 @@ static int write_worker(int fd, struct wf_worker *worker)
                           worker->index, current != NULL ? weft_task_id(current) : 0,
                           counters.queue_depth, counters.polled, counters.stolen, counters.parked);
     size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
-    return write_all(fd, line, size);
+    return wf_file_write(fd, line, size);
 }
 
 int weft_dump(weft_runtime *runtime, int fd)

@@ -144,8 +144,7 @@ static void print_failure(const weft_failure *failure)
                           failure->message[0] != '\0' ? ": " : "", failure->message);
     if (length > 0) {
         size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
-        ssize_t written = write(STDERR_FILENO, line, size);
-        (void)written; /* nobody to tell */
+        (void)wf_file_write(STDERR_FILENO, line, size); /* nobody to tell of an error */
     }
 }
 

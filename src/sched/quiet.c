@@ -12,7 +12,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -111,11 +110,10 @@ static void print_deadlock(weft_runtime *runtime, const weft_deadlock *deadlock)
     int length =
         snprintf(line, sizeof(line), "weft: deadlock: all %zu tasks wait for each other; %s:\n",
                  deadlock->count, deadlock->cycle_count > 0 ? "in a cycle" : "tasks");
-    ssize_t rc = write(STDERR_FILENO, line, (size_t)length);
-    rc = rc < 0 ? rc : write(STDERR_FILENO, deadlock->text, strlen(deadlock->text));
-    if (rc >= 0) {
-        (void)weft_dump(runtime, STDERR_FILENO); /* nobody to tell of an error */
-    }
+    /* Nobody to tell of an error. */
+    (void)wf_file_write(STDERR_FILENO, line, (size_t)length);
+    (void)wf_file_write(STDERR_FILENO, deadlock->text, strlen(deadlock->text));
+    (void)weft_dump(runtime, STDERR_FILENO);
 }
 
 static void report_deadlock(weft_runtime *runtime, uint64_t live)

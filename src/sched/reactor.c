@@ -27,7 +27,7 @@
 
 #include "sched/sched.h"
 
-enum { PRIORITIES = WEFT_PRIORITY_LOW + 1, STEPS = 9 };
+enum { PRIORITIES = WEFT_PRIORITY_LOW + 1 };
 
 struct wf_reactor {
     weft_runtime *runtime;   /* [const] */
@@ -89,9 +89,11 @@ static void rest(struct wf_worker *worker)
         }
     }
     wf_counter_add(&worker->counters.parked, 1);
+    wf_trace(worker->trace, WF_TRACE_PARK, 0, 0);
     wf_safe_enter(&runtime->world, &worker->safe);
     (void)wf_parker_park(&worker->parker, WF_FOREVER); /* for a task, or to leave */
     wf_safe_leave(&runtime->world, &worker->safe);
+    wf_trace(worker->trace, WF_TRACE_UNPARK, 0, 0);
     wf_counter_add(&worker->counters.woken, 1);
 }
 
@@ -205,15 +207,29 @@ static void wait_for_event(struct wf_reactor *reactor, int64_t now)
     (void)wf_parker_park(&reactor->parker, deadline_ns); /* either way it looks at everything */
 }
 
+static void step(struct wf_reactor *reactor, uint64_t number)
+{
+    wf_trace_event(reactor->runtime, NULL, WF_TRACE_STEP, 0, number);
+}
+
 static void *control_main(void *arg)
 {
     struct wf_reactor *reactor = arg;
     while (wf_load_acquire(&reactor->is_leaving) == 0) { /* acquire: the closer's store */
         int64_t now = wf_clock_now();
+        step(reactor, 1);
         drain_results(reactor);
+        step(reactor, 2);
+        step(reactor, 3);
+        step(reactor, 4);
+        step(reactor, 5);
+        step(reactor, 6);
         drain_inbox(reactor);
+        step(reactor, 7);
         check_turns(reactor, now);
+        step(reactor, 8);
         dispatch(reactor, now);
+        step(reactor, 9);
         wait_for_event(reactor, now);
     }
     return NULL;

@@ -203,6 +203,7 @@ close_tasks:
 static void dismantle(weft_runtime *runtime)
 {
     wf_reactor_free(runtime->reactor);
+    wf_runtime_trace_done(runtime);
     wf_overflow_remove();
     workers_done(runtime, runtime->worker_count);
     wf_stack_pool_done(&runtime->stacks);
@@ -229,6 +230,13 @@ int weft_runtime_open(weft_runtime **out, const weft_options *options)
     rc = start_threads(runtime);
     if (rc != 0) {
         goto dismantle_runtime;
+    }
+    if (filled.trace_events != 0) {
+        rc = weft_trace_start(runtime, filled.trace_events);
+        if (rc != 0) {
+            (void)weft_runtime_close(runtime, 0); /* nothing runs yet */
+            return rc;
+        }
     }
     *out = runtime;
     return 0;

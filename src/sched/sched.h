@@ -29,6 +29,7 @@
  *   T4    state.c join: add              complete: load, CAS           who waits
  *   W1    steal.c place: store slot      take: exchange slot           the task in the slot
  *   H1    reactor.c dispatch: store hand poll: exchange hand           the task handed over
+ *   V1    trace.c start: store is_traced wf_trace_event: load          the ring of foreign threads
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  */
 #ifndef WF_SCHED_SCHED_H
@@ -45,6 +46,7 @@
 #include "fiber/fiber.h"
 #include "os/os.h"
 #include "queue/queue.h"
+#include "trace/trace.h"
 
 /* Hostile builds move every other task that becomes ready to another worker. */
 #if defined(WF_HOSTILE) && !defined(WF_MODEL)
@@ -362,6 +364,7 @@ struct wf_worker {
     uint64_t id_next;                      /* [owner]  ids of tasks: a block of its own */
     uint64_t id_end;                       /* [owner] */
     struct wf_task_cache tasks;            /* [owner] */
+    struct wf_trace_ring *trace; /* [owner]  changed while the world stands still; NULL: off */
 
     uint32_t clock_turns;         /* [owner]  polls from one look at the clock to the next */
     uint32_t interval;            /* [owner]  polls between looks at the global queue */
@@ -423,6 +426,13 @@ bool wf_steal_is_due(struct wf_worker *worker);
 /* steal.c  Polls between two looks at the global queue, if one takes so long. */
 uint32_t wf_steal_interval(int64_t task_ns);
 
+/* trace.c  [any]  Records an event; `worker` is the caller's, NULL: a foreign thread. */
+void wf_trace_foreign(weft_runtime *runtime, enum wf_trace_event event, uint64_t id, uint64_t arg);
+static inline void wf_trace_event(weft_runtime *runtime, struct wf_worker *worker,
+                                  enum wf_trace_event event, uint64_t id, uint64_t arg);
+/* trace.c  [closer] */
+void wf_runtime_trace_done(weft_runtime *runtime);
+
 /* worker.c  [the task]  Ends it from any depth. */
 _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result);
 /* worker.c  A thread's life in the seat. */
@@ -435,8 +445,9 @@ void wf_task_suspend(struct weft_task *self);
 void wf_task_yield(struct weft_task *self);
 /* [any]  Something happened that the task may wait for.  Never too late: see `task` above. */
 void wf_task_wake(struct weft_task *task);
-/* [any]  Queues a task that is ready and in no queue. */
-void wf_task_place(struct weft_task *task);
+/* [any]  Queues a task that is ready and in no queue, because it is new or was woken. */
+void wf_task_place_new(struct weft_task *task);
+void wf_task_place_woken(struct weft_task *task);
 /* [the task]  Counts one operation; yields when it has had its share. */
 void wf_task_spend(struct weft_task *self);
 
@@ -580,6 +591,9 @@ struct weft_runtime {
     WF_ATOMIC(uint64_t) stop_ns_max;
     WF_ATOMIC(uint64_t) stop_ns_total;
 
+    WF_ATOMIC(uint32_t) is_traced;  /* [stopper: write] [any: read] */
+    struct wf_trace_shared outside; /* what foreign threads do, if it is traced */
+
     struct wf_lock failure_lock;
     struct wf_failure *failures;        /* [failure_lock]  newest first */
     WF_ATOMIC(uint32_t) failures_noted; /* [failure_lock: write] [any: read] */
@@ -589,6 +603,16 @@ struct weft_runtime {
     WF_ATOMIC(uint32_t) is_deadlocked; /* [loop: write] [any: read] */
     struct wf_waiter main_waiter;      /* where weft_run waits */
 };
+
+static inline void wf_trace_event(weft_runtime *runtime, struct wf_worker *worker,
+                                  enum wf_trace_event event, uint64_t id, uint64_t arg)
+{
+    if (worker != NULL) {
+        wf_trace(worker->trace, event, id, arg);
+    } else if (wf_load_acquire(&runtime->is_traced) != 0) { /* (V1) */
+        wf_trace_foreign(runtime, event, id, arg);
+    }
+}
 
 /* runtime.c  [any]  Tasks alive; exact when nothing runs. */
 uint64_t wf_runtime_live(const weft_runtime *runtime);

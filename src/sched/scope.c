@@ -103,7 +103,7 @@ int weft_scope_spawn(weft_scope *out, weft_fn fn, void *arg, const weft_task_opt
         wf_task_abandon(task, -ECANCELED);
         return -ECANCELED;
     }
-    wf_task_place(task);
+    wf_task_place_new(task);
     return 0;
 }
 

@@ -27,10 +27,11 @@
 
 /* ---- putting ------------------------------------------------------------------------------- */
 
-static void notify(weft_runtime *runtime)
+static void notify(weft_runtime *runtime, struct wf_worker *worker)
 {
     int sleeper = wf_idle_notify(&runtime->idle);
     if (sleeper >= 0) {
+        wf_trace_event(runtime, worker, WF_TRACE_NOTIFY, 0, (uint64_t)sleeper);
         wf_parker_unpark(&runtime->workers[sleeper].parker);
     }
 }
@@ -59,12 +60,12 @@ static void push_local(struct wf_worker *worker, struct weft_task *task)
         push_global(&runtime->global, task);
     }
     if (!worker->is_alone) {
-        notify(runtime);
+        notify(runtime, worker);
     }
 }
 
 /* [any]  Of a task that only one worker may run, or of another priority. */
-static void place_special(weft_runtime *runtime, struct weft_task *task)
+static void place_special(weft_runtime *runtime, struct wf_worker *worker, struct weft_task *task)
 {
     if (wf_load_relaxed(&task->pins) > 0) { /* relaxed: whoever places it has it */
         struct wf_worker *home = &runtime->workers[task->home];
@@ -76,18 +77,18 @@ static void place_special(weft_runtime *runtime, struct weft_task *task)
     }
     bool is_high = wf_load_relaxed(&task->priority) == WEFT_PRIORITY_HIGH; /* relaxed: as above */
     push_global(is_high ? &runtime->high : &runtime->low, task);
-    notify(runtime);
+    notify(runtime, worker);
 }
 
 static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_task *task)
 {
     if (task->is_special) {
-        place_special(runtime, task);
+        place_special(runtime, worker, task);
         return;
     }
     if (worker == NULL || WF_MIGRATES()) {
         push_global(&runtime->global, task);
-        notify(runtime);
+        notify(runtime, worker);
         return;
     }
     if (!worker->is_fast) {
@@ -110,12 +111,12 @@ static void requeue(struct wf_worker *worker, struct weft_task *task)
 {
     weft_runtime *runtime = worker->runtime;
     if (task->is_special) {
-        place_special(runtime, task);
+        place_special(runtime, worker, task);
     } else if (worker->is_fast && !WF_MIGRATES()) {
         push_local(worker, task);
     } else {
         push_global(&runtime->global, task);
-        notify(runtime);
+        notify(runtime, worker);
     }
 }
 
@@ -247,6 +248,7 @@ static struct weft_task *steal(struct wf_worker *worker)
                                    ? wf_ring_steal(&victim->ring, &worker->ring)
                                    : wf_deque_steal_half(&victim->deque, &worker->deque);
         if (node != NULL) {
+            wf_trace(worker->trace, WF_TRACE_STEAL, weft_task_id(task_of(node)), victim->index);
             return task_of(node);
         }
     }
@@ -343,7 +345,7 @@ static void found(struct wf_worker *worker)
     if (worker->is_searching) {
         worker->is_searching = false;
         if (wf_idle_end_search(&worker->runtime->idle)) {
-            notify(worker->runtime);
+            notify(worker->runtime, worker);
         }
     }
 }
@@ -441,9 +443,11 @@ static void rest(struct wf_worker *worker)
         wf_runtime_quiet(runtime);
     }
     wf_counter_add(&worker->counters.parked, 1);
+    wf_trace(worker->trace, WF_TRACE_PARK, 0, 0);
     wf_safe_enter(&runtime->world, &worker->safe);
     sleep_until_called(worker);
     wf_safe_leave(&runtime->world, &worker->safe);
+    wf_trace(worker->trace, WF_TRACE_UNPARK, 0, 0);
     worker->now_ns = wf_clock_now(); /* the time asleep was no turn of anybody's */
     worker->global_ns = worker->now_ns;
 }

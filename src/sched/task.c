@@ -218,7 +218,7 @@ int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct we
     }
     *out = task;
     if (spawn->scope == NULL) {
-        wf_task_place(task);
+        wf_task_place_new(task);
     }
     return 0;
 }
@@ -300,6 +300,9 @@ static void task_free(struct weft_task *task)
         wf_task_scrap(task);
     }
     bool is_ours = worker != NULL && worker->pool == pool;
+    if (is_ours) {
+        wf_trace(worker->trace, WF_TRACE_FREE, weft_task_id(task), 0);
+    }
     wf_task_put(pool, is_ours ? &worker->tasks : NULL, task);
 }
 
@@ -355,7 +358,9 @@ void wf_task_finish(struct weft_task *task, intptr_t result)
     if (task->scope != NULL) {
         wf_scope_leave(task, result);
     }
-    complete(&wf_worker_self()->counters, task, result);
+    struct wf_worker *worker = wf_worker_self();
+    wf_trace(worker->trace, WF_TRACE_FINISH, weft_task_id(task), 0);
+    complete(&worker->counters, task, result);
 }
 
 void wf_task_abandon(struct weft_task *task, intptr_t result)

@@ -23,6 +23,7 @@ static bool is_for_task(uint32_t wait)
 void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object)
 {
     struct wf_worker *worker = wf_worker_self();
+    wf_trace(worker->trace, WF_TRACE_WAIT, weft_task_id(self), (uint64_t)wait);
     /* All relaxed: a record for those who look. */
     wf_store_relaxed(&self->wait_object, (uintptr_t)object);
     wf_store_relaxed(&self->wait_since, worker->now_ns);
@@ -90,7 +91,7 @@ int weft_cancel(weft_task *task)
         return -EINVAL;
     }
     if (wf_state_cancel(&task->state) == WF_WAKE_QUEUE) {
-        wf_task_place(task);
+        wf_task_place_woken(task);
     }
     return 0;
 }

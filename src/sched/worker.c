@@ -51,6 +51,16 @@ struct weft_task *wf_task_self(void)
     return worker != NULL ? wf_load_relaxed(&worker->current) : NULL; /* relaxed: our own */
 }
 
+/* [owner]  Makes the task idle; but if somebody woke it meanwhile, it goes on. */
+static void park(struct wf_worker *worker, struct weft_task *task)
+{
+    /* Before the step, after which it may be gone. */
+    wf_trace(worker->trace, WF_TRACE_COMMIT, weft_task_id(task), 0);
+    if (!wf_state_park(&task->state)) {
+        worker->runtime->policy->requeue(worker, task);
+    }
+}
+
 /* [owner]  Does what the one before left to be done. */
 static void arrive(struct wf_worker *worker, void *message)
 {
@@ -62,9 +72,7 @@ static void arrive(struct wf_worker *worker, void *message)
         worker->runtime->policy->requeue(worker, task);
         break;
     case ERRAND_PARK:
-        if (!wf_state_park(&task->state)) {
-            worker->runtime->policy->requeue(worker, task);
-        }
+        park(worker, task);
         break;
     case ERRAND_END:
         wf_stack_put(&worker->stacks, what);
@@ -81,6 +89,8 @@ static void enter(struct wf_worker *worker, struct weft_task *task)
     wf_store_relaxed(&worker->current, task); /* relaxed: others only look */
     wf_counter_add(&worker->counters.polled, 1);
     wf_counter_add(&task->runs, 1);
+    wf_trace(worker->trace, WF_TRACE_FIND, weft_task_id(task), 0);
+    wf_trace(worker->trace, WF_TRACE_ENTER, weft_task_id(task), 0);
 }
 
 /* [owner]  A task that the fiber on `stack` may go on with; NULL: it has to end, and *to is where
@@ -260,6 +270,7 @@ void wf_task_yield(struct weft_task *self)
 {
     struct wf_worker *worker = wf_worker_self();
     wf_counter_add(&worker->counters.yielded, 1);
+    wf_trace(worker->trace, WF_TRACE_YIELD, weft_task_id(self), 0);
     self->budget = WF_TASK_BUDGET;
     struct weft_task *next = NULL;
     if (worker->is_fast && !self->is_special) {
@@ -271,21 +282,36 @@ void wf_task_yield(struct weft_task *self)
     leave(worker, self, next, ERRAND_YIELD);
 }
 
-void wf_task_wake(struct weft_task *task)
-{
-    if (wf_state_wake(&task->state) == WF_WAKE_QUEUE) {
-        wf_task_place(task);
-    }
-}
-
-void wf_task_place(struct weft_task *task)
+/* [any]  Queues a task that is ready, for the reason that `event` names. */
+static void place_because(struct weft_task *task, enum wf_trace_event event)
 {
     weft_runtime *runtime = task->pool->runtime;
     struct wf_worker *worker = wf_worker_self();
     if (worker != NULL && worker->runtime != runtime) {
         worker = NULL; /* of another runtime: a stranger here */
     }
+    const uint64_t id = weft_task_id(task);
+    const uint64_t parent = wf_load_relaxed(&task->parent_id); /* relaxed: whoever places has it */
+    wf_trace_event(runtime, worker, event, id, event == WF_TRACE_SPAWN ? parent : 0);
+    wf_trace_event(runtime, worker, WF_TRACE_QUEUE, id, 0);
     runtime->policy->place(runtime, worker, task);
+}
+
+void wf_task_wake(struct weft_task *task)
+{
+    if (wf_state_wake(&task->state) == WF_WAKE_QUEUE) {
+        place_because(task, WF_TRACE_WAKE);
+    }
+}
+
+void wf_task_place_woken(struct weft_task *task)
+{
+    place_because(task, WF_TRACE_WAKE);
+}
+
+void wf_task_place_new(struct weft_task *task)
+{
+    place_because(task, WF_TRACE_SPAWN);
 }
 
 void wf_task_spend(struct weft_task *self)
