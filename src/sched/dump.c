@@ -55,7 +55,7 @@ static int write_worker(int fd, struct wf_worker *worker)
     int length = snprintf(line, sizeof(line),
                           "worker %u: running task %" PRIu64 ", queued %" PRIu64 ", polled %" PRIu64
                           ", stolen %" PRIu64 ", parked %" PRIu64 "\n",
-                          worker->index, current != NULL ? weft_task_id(current) : 0,
+                          worker->index, current != NULL ? wf_task_id(current) : 0,
                           counters.queue_depth, counters.polled, counters.stolen, counters.parked);
     size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
     return wf_file_write(fd, line, size);

@@ -92,7 +92,7 @@ static struct wf_task_slab *slab_new(struct wf_task_pool *pool)
 }
 
 /* [locked pool->lock]  Moves up to `count` free tasks; gives how many. */
-static unsigned take_locked(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
+static unsigned take_tasks_locked(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
 {
     unsigned taken = 0;
     while (taken < count && pool->free != NULL) {
@@ -107,10 +107,10 @@ static unsigned take_locked(struct wf_task_pool *pool, unsigned count, struct wf
 }
 
 /* At least one free task and at most `count`; 0: out of memory. */
-static unsigned pool_take(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
+static unsigned task_pool_take(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
 {
     wf_lock_acquire(&pool->lock);
-    unsigned taken = take_locked(pool, count, list);
+    unsigned taken = take_tasks_locked(pool, count, list);
     wf_lock_release(&pool->lock);
     if (taken > 0) {
         return taken;
@@ -126,13 +126,13 @@ static unsigned pool_take(struct wf_task_pool *pool, unsigned count, struct wf_n
     pool->free = &slab->tasks[0].node;
     pool->count += WF_TASK_SLAB_COUNT;
     pool->free_count += WF_TASK_SLAB_COUNT;
-    taken = take_locked(pool, count, list);
+    taken = take_tasks_locked(pool, count, list);
     wf_lock_release(&pool->lock);
     return taken;
 }
 
 /* Takes the list of `count` tasks; frees the pool if they were the last. */
-static void pool_give(struct wf_task_pool *pool, struct wf_node *list, unsigned count)
+static void task_pool_give(struct wf_task_pool *pool, struct wf_node *list, unsigned count)
 {
     wf_lock_acquire(&pool->lock);
     while (list != NULL) {
@@ -154,10 +154,10 @@ struct weft_task *wf_task_get(struct wf_task_pool *pool, struct wf_task_cache *c
 {
     struct wf_node *node = NULL;
     if (cache == NULL) {
-        (void)pool_take(pool, 1, &node);
+        (void)task_pool_take(pool, 1, &node);
     } else {
         if (cache->first == NULL) {
-            cache->count = pool_take(pool, WF_TASK_CACHE_MAX / 2, &cache->first);
+            cache->count = task_pool_take(pool, WF_TASK_CACHE_MAX / 2, &cache->first);
         }
         node = cache->first;
         if (node != NULL) {
@@ -169,7 +169,7 @@ struct weft_task *wf_task_get(struct wf_task_pool *pool, struct wf_task_cache *c
 }
 
 /* The newest stay: they are in the CPU's caches. */
-static void cache_cut(struct wf_task_pool *pool, struct wf_task_cache *cache, unsigned keep)
+static void task_cache_cut(struct wf_task_pool *pool, struct wf_task_cache *cache, unsigned keep)
 {
     struct wf_node **end = &cache->first;
     for (unsigned i = 0; i < keep; i++) {
@@ -179,7 +179,7 @@ static void cache_cut(struct wf_task_pool *pool, struct wf_task_cache *cache, un
     *end = NULL;
     unsigned given = cache->count - keep;
     cache->count = keep;
-    pool_give(pool, rest, given);
+    task_pool_give(pool, rest, given);
 }
 
 void wf_task_put(struct wf_task_pool *pool, struct wf_task_cache *cache, struct weft_task *task)
@@ -188,21 +188,21 @@ void wf_task_put(struct wf_task_pool *pool, struct wf_task_cache *cache, struct 
     wf_store_relaxed(&task->id, 0); /* relaxed: a dump may see it a moment longer */
     if (cache == NULL) {
         task->node.next = NULL;
-        pool_give(pool, &task->node, 1);
+        task_pool_give(pool, &task->node, 1);
         return;
     }
     task->node.next = cache->first;
     cache->first = &task->node;
     cache->count++;
     if (cache->count > WF_TASK_CACHE_MAX) {
-        cache_cut(pool, cache, WF_TASK_CACHE_MAX / 2);
+        task_cache_cut(pool, cache, WF_TASK_CACHE_MAX / 2);
     }
 }
 
 void wf_task_cache_done(struct wf_task_pool *pool, struct wf_task_cache *cache)
 {
     if (cache->first != NULL) {
-        cache_cut(pool, cache, 0);
+        task_cache_cut(pool, cache, 0);
     }
 }
 

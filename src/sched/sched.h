@@ -481,6 +481,12 @@ struct wf_spawn {
     bool has_handle;
 };
 
+/* [any, holding the task] */
+static inline uint64_t wf_task_id(const struct weft_task *task)
+{
+    return wf_load_relaxed(&task->id); /* relaxed: constant while there is a reference */
+}
+
 /* info.c  [any]  The name; "" for none. */
 void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE]);
 /* info.c  [any]  Of any task that is or was there. */

@@ -248,7 +248,7 @@ static struct weft_task *steal(struct wf_worker *worker)
                                    ? wf_ring_steal(&victim->ring, &worker->ring)
                                    : wf_deque_steal_half(&victim->deque, &worker->deque);
         if (node != NULL) {
-            wf_trace(worker->trace, WF_TRACE_STEAL, weft_task_id(task_of(node)), victim->index);
+            wf_trace(worker->trace, WF_TRACE_STEAL, wf_task_id(task_of(node)), victim->index);
             return task_of(node);
         }
     }

@@ -301,7 +301,7 @@ static void task_free(struct weft_task *task)
     }
     bool is_ours = worker != NULL && worker->pool == pool;
     if (is_ours) {
-        wf_trace(worker->trace, WF_TRACE_FREE, weft_task_id(task), 0);
+        wf_trace(worker->trace, WF_TRACE_FREE, wf_task_id(task), 0);
     }
     wf_task_put(pool, is_ours ? &worker->tasks : NULL, task);
 }
@@ -359,7 +359,7 @@ void wf_task_finish(struct weft_task *task, intptr_t result)
         wf_scope_leave(task, result);
     }
     struct wf_worker *worker = wf_worker_self();
-    wf_trace(worker->trace, WF_TRACE_FINISH, weft_task_id(task), 0);
+    wf_trace(worker->trace, WF_TRACE_FINISH, wf_task_id(task), 0);
     complete(&worker->counters, task, result);
 }
 

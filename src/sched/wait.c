@@ -23,12 +23,12 @@ static bool is_for_task(uint32_t wait)
 void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object)
 {
     struct wf_worker *worker = wf_worker_self();
-    wf_trace(worker->trace, WF_TRACE_WAIT, weft_task_id(self), (uint64_t)wait);
+    wf_trace(worker->trace, WF_TRACE_WAIT, wf_task_id(self), (uint64_t)wait);
     /* All relaxed: a record for those who look. */
     wf_store_relaxed(&self->wait_object, (uintptr_t)object);
     wf_store_relaxed(&self->wait_since, worker->now_ns);
     bool is_task = wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_OUTER_TASK;
-    wf_store_relaxed(&self->wait_task_id, is_task ? weft_task_id(object) : 0);
+    wf_store_relaxed(&self->wait_task_id, is_task ? wf_task_id(object) : 0);
     wf_store_relaxed(&self->wait, wait);
     if (is_for_task(wait)) {
         wf_counter_add(&worker->counters.waits_for_task, 1);

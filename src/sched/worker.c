@@ -55,7 +55,7 @@ struct weft_task *wf_task_self(void)
 static void park(struct wf_worker *worker, struct weft_task *task)
 {
     /* Before the step, after which it may be gone. */
-    wf_trace(worker->trace, WF_TRACE_COMMIT, weft_task_id(task), 0);
+    wf_trace(worker->trace, WF_TRACE_COMMIT, wf_task_id(task), 0);
     if (!wf_state_park(&task->state)) {
         worker->runtime->policy->requeue(worker, task);
     }
@@ -89,8 +89,8 @@ static void enter(struct wf_worker *worker, struct weft_task *task)
     wf_store_relaxed(&worker->current, task); /* relaxed: others only look */
     wf_counter_add(&worker->counters.polled, 1);
     wf_counter_add(&task->runs, 1);
-    wf_trace(worker->trace, WF_TRACE_FIND, weft_task_id(task), 0);
-    wf_trace(worker->trace, WF_TRACE_ENTER, weft_task_id(task), 0);
+    wf_trace(worker->trace, WF_TRACE_FIND, wf_task_id(task), 0);
+    wf_trace(worker->trace, WF_TRACE_ENTER, wf_task_id(task), 0);
 }
 
 /* [owner]  A task that the fiber on `stack` may go on with; NULL: it has to end, and *to is where
@@ -270,7 +270,7 @@ void wf_task_yield(struct weft_task *self)
 {
     struct wf_worker *worker = wf_worker_self();
     wf_counter_add(&worker->counters.yielded, 1);
-    wf_trace(worker->trace, WF_TRACE_YIELD, weft_task_id(self), 0);
+    wf_trace(worker->trace, WF_TRACE_YIELD, wf_task_id(self), 0);
     self->budget = WF_TASK_BUDGET;
     struct weft_task *next = NULL;
     if (worker->is_fast && !self->is_special) {
@@ -290,7 +290,7 @@ static void place_because(struct weft_task *task, enum wf_trace_event event)
     if (worker != NULL && worker->runtime != runtime) {
         worker = NULL; /* of another runtime: a stranger here */
     }
-    const uint64_t id = weft_task_id(task);
+    const uint64_t id = wf_task_id(task);
     const uint64_t parent = wf_load_relaxed(&task->parent_id); /* relaxed: whoever places has it */
     wf_trace_event(runtime, worker, event, id, event == WF_TRACE_SPAWN ? parent : 0);
     wf_trace_event(runtime, worker, WF_TRACE_QUEUE, id, 0);
