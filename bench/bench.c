@@ -30,6 +30,8 @@ enum {
     REPS_MAX = 100,
     REPS_DEFAULT = 7,
     REPS_QUICK = 3,
+    SECONDS_DEFAULT = 8,
+    SECONDS_MAX = 3600,
     QUICK_DIVISOR = 10,
     WORKERS_MAX = 1024,
     LIST_SIZE_MAX = 1 << 16,     /* bytes of a --list */
@@ -43,6 +45,7 @@ struct cell {
     double wall_ns[REPS_MAX]; /* per operation */
     double cpu_ns[REPS_MAX];
     size_t count; /* repetitions that succeeded */
+    uint64_t spent_ns;
     uint64_t rss_kb;
     double min_ns; /* these when all repetitions are done */
     double median_ns;
@@ -55,6 +58,7 @@ static struct {
     const char *base;
     FILE *json;
     uint64_t reps;
+    uint64_t seconds; /* a cell that has used more is not repeated any more */
     bool is_quick;
     bool has_failed;
     char *peers[PEERS_MAX];
@@ -116,10 +120,15 @@ static void repeat(struct cell *cell)
     struct bench_line line;
     char *const args[] = {
         (char *)(uintptr_t)cell->program, cell->key.row, cell->key.variant, ops, workers, NULL};
+    if (cell->spent_ns > bench.seconds * UINT64_C(1000000000)) {
+        return;
+    }
     (void)snprintf(ops, sizeof(ops), "%" PRIu64, cell->key.ops);
     (void)snprintf(workers, sizeof(workers), "%" PRIu64, cell->key.workers);
-    if (!run_child(args, text, sizeof(text)) || bench_parse_line(text, &line) != 0 ||
-        line.wall_ns == 0) {
+    const uint64_t start_ns = bench_now_ns();
+    const bool has_run = run_child(args, text, sizeof(text));
+    cell->spent_ns += bench_now_ns() - start_ns;
+    if (!has_run || bench_parse_line(text, &line) != 0 || line.wall_ns == 0) {
         (void)fprintf(stderr, "failed: %s, %s\n", cell->key.row, cell->label);
         bench.has_failed = true;
         return;
@@ -260,8 +269,12 @@ static void print_goals(void)
         const struct bench_goal *goal = &bench.suite->goals[i];
         const struct cell *cell = find_cell(goal->row, goal->variant, goal->workers);
         const struct cell *than = find_cell(goal->row, goal->than, goal->workers);
-        (void)printf("%sgoal: %s, %s / %s %s %.2f: ", i == 0 ? "\n" : "", goal->row, goal->variant,
-                     goal->than, goal->is_strict ? "<" : "<=", goal->limit);
+        (void)printf("%sgoal: %s, ", i == 0 ? "\n" : "", goal->row);
+        if (goal->workers != 0) {
+            (void)printf("workers %u, ", goal->workers);
+        }
+        (void)printf("%s / %s %s %.2f: ", goal->variant, goal->than,
+                     goal->is_strict ? "<" : "<=", goal->limit);
         const bool is_there = cell != NULL && cell->count > 0;
         if (!is_there || than == NULL || than->count == 0) {
             (void)printf("not measured, no figure of %s\n", is_there ? goal->than : goal->variant);
@@ -298,6 +311,9 @@ static bool take_option(const char *name, char *value)
         return wf_parse_u64(value, 1, WORKERS_MAX, &bench.workers_min) == 0 &&
                wf_parse_u64(value, 1, WORKERS_MAX, &bench.workers_max) == 0;
     }
+    if (strcmp(name, "--seconds") == 0) {
+        return wf_parse_u64(value, 0, SECONDS_MAX, &bench.seconds) == 0;
+    }
     return strcmp(name, "--reps") == 0 && wf_parse_u64(value, 1, REPS_MAX, &bench.reps) == 0;
 }
 
@@ -329,13 +345,15 @@ int bench_main(int argc, char **argv, const struct bench_suite *suite)
     }
     bench.workers_min = 1;
     bench.workers_max = 2;
+    bench.seconds = SECONDS_DEFAULT;
     bench.suite = suite;
     bench.base = suite->base;
     bench.peers[bench.peer_count++] = own;
     if (!take_options(argv + 1)) {
         (void)fprintf(stderr,
                       "usage: %s [--filter TEXT] [--reps N] [--quick] [--base VARIANT] "
-                      "[--json FILE] [--workers N] [--peer [NAME=]PROGRAM]... | --list\n",
+                      "[--json FILE] [--workers N] [--seconds N] [--peer [NAME=]PROGRAM]... "
+                      "| --list\n",
                       argv[0]);
         return 2;
     }

@@ -65,6 +65,7 @@ struct bench_suite {
  *   --reps N        repetitions (7)         --quick         3, with a tenth of the operations
  *   --base VARIANT  what to divide by       --json FILE     results too, a line each
  *   --workers N     with so many (1 and 2)
+ *   --seconds N     a variant of a row that took longer is not repeated again (8)
  *   --peer PROGRAM  joins this program's rows of the same names; may stand several times.
  *                   NAME=PROGRAM prints its variants as NAME:variant: two builds side by side
  * Exit status: 0, 1 when a row failed to run, 2 for bad usage.  Never depends on a time.

@@ -207,7 +207,7 @@ static const struct bench_row rows[] = {
 static const struct bench_goal goals[] = {
     {"known", "twenty", "ten", 2.0, false, 0}, {"known", "twenty", "ten", 2.0, true, 0},
     {"known", "ten", "twenty", 0.6, true, 0},  {"known", "ten", "nobody", 1.0, false, 0},
-    {"known", "ten", "peer", 0.5, false, 0},
+    {"known", "ten", "peer", 0.5, false, 0},   {"split", "own", "own", 1.0, false, 2},
 };
 
 static const struct bench_suite suite = {
@@ -316,6 +316,7 @@ static void goals_are_judged_by_their_ratio(void)
     check_contains(report, "goal: known, ten / twenty < 0.60: 0.50 (medians 0.50), met\n");
     check_contains(report,
                    "goal: known, ten / nobody <= 1.00: not measured, no figure of nobody\n");
+    check_contains(report, "goal: split, workers 2, own / own <= 1.00: 1.00 (medians 1.00), met\n");
 }
 
 static void rows_with_workers_run_with_one_and_two(void)
@@ -448,6 +449,25 @@ static void json_has_a_line_for_each_cell(void)
     CHECK_EQ(unlink(path), 0);
 }
 
+static void what_takes_long_is_not_repeated(void)
+{
+    char report[REPORT_MAX];
+    char path[] = "/tmp/test_bench.XXXXXX";
+    char line[2048];
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    CHECK_EQ(RUN(report, OPTION("--seconds"), OPTION("0"), OPTION("--filter"), OPTION("known"),
+                 OPTION("--json"), path),
+             0);
+    FILE *json = fdopen(fd, "r");
+    CHECK(json != NULL);
+    CHECK(fgets(line, sizeof(line), json) != NULL); /* the machine */
+    CHECK(fgets(line, sizeof(line), json) != NULL);
+    check_contains(line, "\"reps\":1,\"min_ns\":10.000,");
+    CHECK_EQ(fclose(json), 0);
+    CHECK_EQ(unlink(path), 0);
+}
+
 static void bad_usage_is_refused(void)
 {
     char report[REPORT_MAX];
@@ -455,6 +475,7 @@ static void bad_usage_is_refused(void)
     check_contains(report, "usage: bench [--filter TEXT]");
     CHECK_EQ(RUN(report, OPTION("--reps"), OPTION("many")), 2);
     CHECK_EQ(RUN(report, OPTION("--workers"), OPTION("1,2")), 2);
+    CHECK_EQ(RUN(report, OPTION("--seconds"), OPTION("-1")), 2);
     CHECK_EQ(RUN(report, OPTION("--json"), OPTION("/nowhere/file")), 2);
     CHECK_EQ(RUN(report, OPTION("--unheard-of")), 2);
     CHECK_EQ(RUN(report, OPTION("--filter")), 2); /* what for? */
@@ -481,6 +502,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_failing_peer_costs_its_own_cell_only),
     TAP_TEST(a_missing_peer_is_skipped),
     TAP_TEST(json_has_a_line_for_each_cell),
+    TAP_TEST(what_takes_long_is_not_repeated),
     TAP_TEST(bad_usage_is_refused),
 };
 
