@@ -5,7 +5,9 @@ package main
 
 import (
 	"runtime"
+	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +25,9 @@ var rows = []row{
 	{"mutex-4", "lock", 2000000, func(ops int) int64 { return mutex(ops, 4) }},
 	{"mutex-64", "lock", 2000000, func(ops int) int64 { return mutex(ops, 64) }},
 	{"skynet-1m", "run", 1, skynet},
+	{"wake-parked", "wake", 500, wakeParked},
+	{"blocked-1m-create", "task", 1000000, func(ops int) int64 { create, _ := blocked(ops); return create }},
+	{"blocked-1m-wake", "task", 1000000, func(ops int) int64 { _, wake := blocked(ops); return wake }},
 	{"sleep-1m", "task", 1000000, func(ops int) int64 { sleep(ops); return 0 }},
 	{"sleep-1m-late", "task", 1000000, sleep},
 	{"proc-spawn-exit", "process", 200000, spawnJoin},
@@ -229,6 +234,48 @@ func skynet(ops int) int64 {
 		check(<-result == 499999500000, "the sum of all leaves")
 	}
 	return 0
+}
+
+// Go knows no outside: the task that starts others keeps one processor more than there are workers
+// busy, and all others sleep.
+func wakeParked(ops int) int64 {
+	const pause = 300 * time.Microsecond
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1))
+	samples := make([]int, ops)
+	for i := range samples {
+		for start := time.Now(); time.Since(start) < pause; {
+		}
+		var arrived atomic.Int64
+		start := time.Now()
+		go func() { arrived.Store(time.Since(start).Nanoseconds()) }()
+		for arrived.Load() == 0 {
+		}
+		samples[i] = int(arrived.Load())
+	}
+	sort.Ints(samples)
+	return int64(samples[ops/2] * ops)
+}
+
+// Gives how long it took until all tasks waited, and until all had ended.
+func blocked(ops int) (int64, int64) {
+	gate := make(chan bool)
+	var ready, done sync.WaitGroup
+	ready.Add(ops)
+	done.Add(ops)
+	start := time.Now()
+	for i := 0; i < ops; i++ {
+		go func() {
+			ready.Done()
+			<-gate
+			done.Done()
+		}()
+	}
+	ready.Wait()
+	create := time.Since(start)
+	start = time.Now()
+	close(gate)
+	done.Wait()
+	return create.Nanoseconds(), time.Since(start).Nanoseconds()
 }
 
 // Gives the sum of what all tasks overslept.

@@ -7,23 +7,29 @@
 //! so `async-channel` does.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, Mutex};
+use tokio::sync::{mpsc, Mutex, Semaphore};
 use tokio::task::{spawn, yield_now, JoinHandle};
 use weft_peers::{answer, Row, Run};
 
-/// Runs the future as a task; the warm-up starts the runtime, so that it is not measured.
+/// The warm-up starts the runtime, so that it is not measured.
+fn runtime(workers: usize) -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        Builder::new_multi_thread().worker_threads(workers).enable_time().build().unwrap()
+    })
+}
+
+/// Runs the future as a task.
 fn run<F, T>(workers: usize, future: F) -> T
 where
     F: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    let start =
-        || Builder::new_multi_thread().worker_threads(workers).enable_time().build().unwrap();
-    RUNTIME.get_or_init(start).block_on(async { spawn(future).await.unwrap() })
+    runtime(workers).block_on(async { spawn(future).await.unwrap() })
 }
 
 /// The same for a row that the harness times.
@@ -60,6 +66,15 @@ fn spawn_await(ops: u64, workers: usize) -> u64 {
         }
         assert_eq!(sum, ops);
     })
+}
+
+fn spawn_outside(ops: u64, workers: usize) -> u64 {
+    let runtime = runtime(workers);
+    for _ in 0..ops / 1000 {
+        let tasks = (0..1000).map(|_| runtime.spawn(async { 1 })).collect();
+        assert_eq!(runtime.block_on(join_all(tasks)), 1000);
+    }
+    0
 }
 
 fn yield_among<const TASKS: u64>(ops: u64, workers: usize) -> u64 {
@@ -228,6 +243,63 @@ fn skynet(ops: u64, workers: usize) -> u64 {
     })
 }
 
+/// Starts a task from a thread that is no worker while all workers sleep.
+fn wake_parked(ops: u64, workers: usize) -> u64 {
+    let runtime = runtime(workers);
+    let arrived = Arc::new(AtomicU64::new(0));
+    let mut samples = Vec::new();
+    for _ in 0..ops {
+        let pause = Instant::now();
+        while pause.elapsed() < Duration::from_micros(300) {}
+        arrived.store(0, Ordering::Relaxed);
+        let arriving = arrived.clone();
+        let start = Instant::now();
+        runtime.spawn(async move {
+            arriving.store(start.elapsed().as_nanos() as u64, Ordering::Release);
+        });
+        let sample = loop {
+            match arrived.load(Ordering::Acquire) {
+                0 => (),
+                ns => break ns,
+            }
+        };
+        samples.push(sample);
+    }
+    samples.sort();
+    samples[samples.len() / 2] * ops
+}
+
+/// Gives how long it took until all tasks waited, and until all had ended.
+async fn blocked(ops: u64) -> (u64, u64) {
+    let gate = Arc::new(Semaphore::new(0));
+    let arrived = Arc::new(AtomicU64::new(0));
+    let waiter = |_| {
+        let (gate, arrived) = (gate.clone(), arrived.clone());
+        spawn(async move {
+            arrived.fetch_add(1, Ordering::Relaxed);
+            gate.acquire().await.is_err() as u64 // it is closed, not opened
+        })
+    };
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..ops).map(waiter).collect();
+    while arrived.load(Ordering::Relaxed) < ops {
+        yield_now().await;
+    }
+    let create = start.elapsed();
+    let start = Instant::now();
+    gate.close();
+    assert_eq!(join_all(tasks).await, ops);
+    (create.as_nanos() as u64, start.elapsed().as_nanos() as u64)
+}
+
+fn blocked_create(ops: u64, workers: usize) -> u64 {
+    run(workers, blocked(ops)).0
+}
+
+fn blocked_wake(ops: u64, workers: usize) -> u64 {
+    run(workers, blocked(ops)).1
+}
+
 /// Gives the sum of what all tasks overslept.
 async fn sleepers(ops: u64) -> u64 {
     let sleeper = |i| {
@@ -259,6 +331,7 @@ fn main() {
     answer(&[
         row("spawn-join-1000", "task", 100_000, spawn_join),
         row("spawn-await", "task", 100_000, spawn_await),
+        row("spawn-outside-1000", "task", 100_000, spawn_outside),
         row("yield-2", "switch", 200_000, yield_among::<2>),
         row("yield-1000", "switch", 500_000, yield_among::<1000>),
         row("ping-pong", "round trip", 200_000, ping_pong),
@@ -270,6 +343,9 @@ fn main() {
         row("mutex-4", "lock", 500_000, mutex::<4>),
         row("mutex-64", "lock", 500_000, mutex::<64>),
         row("skynet-1m", "run", 1, skynet),
+        row("wake-parked", "wake", 500, wake_parked),
+        row("blocked-1m-create", "task", 1_000_000, blocked_create),
+        row("blocked-1m-wake", "task", 1_000_000, blocked_wake),
         row("sleep-1m", "task", 1_000_000, sleep),
         row("sleep-1m-late", "task", 1_000_000, sleep_late),
     ]);
