@@ -28,11 +28,10 @@ help: ## this list
 
 # ---- build and test ----------------------------------------------------------------------------
 
-run: ## a demonstration: the queues under four threads, and the model checker on them
+run: ## a demonstration: a million tasks in a tree, a million hops of a token, and threads beside
 	@tools/setup.sh build
 	@$(call preset,release)
-	@$(call preset,model)
-	@examples/run.sh build/release build/model
+	@build/release/demo
 
 build: ## the library and the tests, with assertions
 	@tools/setup.sh build
