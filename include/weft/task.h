@@ -120,8 +120,8 @@ WEFT_API void weft_cleanup_pop(weft_cleanup *cleanup, int run);
 
 /* Ends the calling task from any depth with the result `error` (a negative errno) and a message,
  * after its cleanups, newest first.  Only inside a task. */
-WEFT_API _Noreturn void weft_fail(int error, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+WEFT_API void weft_fail(int error, const char *format, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
 
 /* The message of weft_fail of a task that has ended, "" for none; the bytes it needs without the
  * end.  -EAGAIN: it has not ended. */
