@@ -131,6 +131,8 @@ void wf_scope_leave(struct weft_task *task, intptr_t result)
     wf_list_remove(&task->scope_link);
     if (result < 0 && !scope->is_cancelled) {
         cancel_locked(scope, (int)result);
+        /* Whoever closes the scope gets it.  relaxed: (T3) orders it before the free. */
+        (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_OBSERVED);
     }
     if (wf_list_is_empty(&scope->tasks) && scope->is_awaited) {
         wf_task_wake(scope->owner);
