@@ -36,6 +36,7 @@ shift
 logs=$build/logs
 rm -rf "$logs" && mkdir -p "$logs" || exit 2
 export WEFT_TEST_MARKS="$logs/marks"
+export WEFT_TEST_BUILD="$build" # for scripts that try what was built
 : >"$WEFT_TEST_MARKS"
 
 list=$logs/list

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cancel.c - a task is asked to end: its waits say so, and it ends when it likes.  Prints:
+ *
+ *     the task computes
+ *     the task is asked to end
+ *     its next wait gives -ECANCELED
+ *     behind a shield it can wait again, for 42
+ *     the task ended with -ECANCELED
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+static const char *name_of(intptr_t result)
+{
+    return result == -ECANCELED ? "-ECANCELED" : "something else";
+}
+
+static intptr_t answer(void *arg)
+{
+    (void)arg;
+    return 42;
+}
+
+static intptr_t compute(void *arg)
+{
+    int rc = 0;
+    (void)arg;
+    printf("the task computes\n");
+    while (rc == 0) {
+        rc = weft_yield(); /* a loop that computes calls weft_check, which yields now and then */
+    }
+    printf("its next wait gives %s\n", name_of(rc));
+    weft_shield(1);
+    printf("behind a shield it can wait again, for %d\n", (int)weft_await(weft_go(answer, NULL)));
+    weft_shield(0);
+    return rc;
+}
+
+static intptr_t cancel(void *arg)
+{
+    (void)arg;
+    weft_task *task = weft_go(compute, NULL);
+    if (task == NULL || weft_yield() < 0) { /* it begins */
+        return -ENOMEM;
+    }
+    printf("the task is asked to end\n");
+    weft_cancel(task);
+    intptr_t result = weft_await(task);
+    printf("the task ended with %s\n", name_of(result));
+    return result == -ECANCELED ? 0 : -EPROTO;
+}
+
+int main(void)
+{
+    const weft_options options = {.workers = 1}; /* so that the lines come in this order */
+    return weft_run(cancel, NULL, &options) == 0 ? 0 : 1;
+}

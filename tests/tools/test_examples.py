@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+Goal:   what a newcomer tries first works: the examples do what they say, the README shows one that
+        exists, and the demonstration comes to its end.
+Method: an example says in its first comment what it prints; it is run with one worker and with
+        several, and must print that and nothing else.
+"""
+import os
+import re
+import subprocess
+import unittest
+
+import tap
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("WEFT_TEST_BUILD", os.path.join(ROOT, "build", "dev"))
+LINES_MAX = 60
+README_LINES_MAX = 12
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def promised(source):
+    """What the first comment says after "Prints:"."""
+    comment = re.search(r"Prints:\n \*\n(.*?) \*/", source, re.S).group(1)
+    return "".join(line[len(" *     "):] + "\n" for line in comment.splitlines())
+
+
+def run(name, **environment):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("WEFT_")}
+    return subprocess.run([os.path.join(BUILD, name)], env={**clean, **environment}, timeout=300,
+                          capture_output=True, text=True, check=False)
+
+
+class Examples(unittest.TestCase):
+    def check(self, name):
+        source = read(f"examples/{name}.c")
+        self.assertLess(source.count("\n"), LINES_MAX)
+        for workers in ("1", "2", "5"):
+            end = run(name, WEFT_WORKERS=workers)
+            self.assertEqual((end.returncode, end.stdout, end.stderr), (0, promised(source), ""))
+
+    def test_every_example_is_tried(self):
+        names = {name[:-2] for name in os.listdir(os.path.join(ROOT, "examples"))
+                 if name.endswith(".c")}
+        tried = {name[len("test_the_example_"):] for name in dir(self)
+                 if name.startswith("test_the_example_")}
+        self.assertEqual(names, tried | {"demo"})
+
+    def test_the_example_cancel(self):
+        self.check("cancel")
+
+    def test_the_example_hello(self):
+        self.check("hello")
+
+    def test_the_example_ring(self):
+        self.check("ring")
+
+    def test_the_example_scope(self):
+        self.check("scope")
+
+    def test_the_example_sum(self):
+        self.check("sum")
+
+
+class Readme(unittest.TestCase):
+    def test_the_readme_shows_hello(self):
+        source = read("examples/hello.c")
+        program = source[source.index("#include <"):]
+        self.assertLessEqual(program.count("\n"), README_LINES_MAX)
+        self.assertIn(f"```c\n{program}```\n", read("README.md"))
+
+
+class Demonstration(unittest.TestCase):
+    def test_it_comes_to_its_end(self):
+        end = run("demo")
+        self.assertEqual((end.returncode, end.stderr), (0, ""), end.stdout)
+        self.assertIn("1111111 tasks", end.stdout)
+        self.assertIn("1006000 hops", end.stdout)
+        self.assertIn("times as fast", end.stdout)
+        self.assertTrue(all(ord(" ") <= ord(char) <= ord("~") or char == "\n"
+                            for char in end.stdout), "nobody watches: no bar is drawn")
+
+
+if __name__ == "__main__":
+    tap.main()
