@@ -2,10 +2,12 @@
 # The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built and
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
-.PHONY: help run build test stress marks asan tsan hostile clang aarch64 valgrind cov model \
+.PHONY: help run build install test stress marks asan tsan hostile clang aarch64 valgrind cov model \
 	bench bench-peers promises tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
+# Where `make install` puts what it installs.
+PREFIX ?= /usr/local
 # How often `make hostile` runs the tests, each time with another seed.
 HOSTILE_RUNS ?= 3
 # What `make valgrind` runs: tests that neither count instructions nor ask the kernel for what
@@ -37,8 +39,13 @@ build: ## the library and the tests, with assertions
 	@tools/setup.sh build
 	@$(call preset,dev)
 
+install: ## library and headers into PREFIX (/usr/local), below DESTDIR
+	@tools/setup.sh build
+	@$(call preset,release)
+	@cmake --install build/release --prefix $(PREFIX)
+
 test: build ## all tests; the last line counts them
-	@tools/setup.sh --try test
+	@tools/setup.sh --try test install
 	@tests/run.sh --all build/dev
 
 stress: build ## the long tests: ten million items through each queue, a million suspended fibers

@@ -15,6 +15,8 @@ build       gcc                  gcc
 build       cmake                cmake
 build       /usr/include/stdio.h libc6-dev
 test        python3              python3
+install     pkg-config           pkgconf
+install     c++                  g++
 tidy        python3              python3
 lint        clang-tidy-14        clang-tidy-14
 lint        clang                clang
