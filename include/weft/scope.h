@@ -8,9 +8,8 @@
  *     int rc = weft_scope_close(&scope);     waits for all; the first error, else 0
  *
  * The first task that fails cancels the others.  The struct lies in the frame of the task that
- * opened it, which must close it before the frame is left; scopes nest.  A task that ends with an
- * open scope, or closes an outer scope before an inner one, is stopped by a check that names it;
- * weft_fail closes its scopes itself.
+ * opened it, which must close it before the frame is left; scopes nest.  A task that returns with
+ * an open scope is stopped by a check; weft_fail closes its scopes itself.
  */
 #ifndef WEFT_SCOPE_H
 #define WEFT_SCOPE_H

@@ -10,7 +10,8 @@
  *           from a thread that is no worker it blocks that thread.
  * Cancel:   a call that waits gives -ECANCELED once the calling task was cancelled, and -ETIMEDOUT
  *           once its deadline has passed; each time anew, until the task ends or stands behind a
- *           shield.
+ *           shield.  A cancel ends a wait at once; a deadline is looked at when a wait begins and
+ *           when the task is woken.
  * Threads:  a task may go on in another thread after every call that waits or yields.  Addresses of
  *           thread-local variables, and errno, must not be kept across such calls.
  */
@@ -155,7 +156,7 @@ enum weft_state {
 enum weft_wait {
     WEFT_WAIT_NOTHING,
     WEFT_WAIT_TASK,       /* the end of a task, `wait_object` */
-    WEFT_WAIT_TASKS,      /* the end of several: weft_await_all, weft_race */
+    WEFT_WAIT_TASKS,      /* the end of any of several: weft_race */
     WEFT_WAIT_OUTER_TASK, /* the end of a task of another runtime */
     WEFT_WAIT_SCOPE,      /* the end of all tasks of a scope */
     WEFT_WAIT_ROOM,       /* room for a spawn */
@@ -173,8 +174,9 @@ typedef struct weft_info {
     enum weft_wait wait; /* if blocked */
     const void *wait_object;
     uint64_t wait_task_id; /* if it waits for one task */
-    weft_time wait_since;
-    weft_time created;
+    weft_time
+        wait_since;    /* as of the worker's last look at the clock, about a millisecond before */
+    weft_time created; /* as of the last look at the clock by the worker that spawned it */
     weft_time deadline;
     weft_fn fn;
     const void *site; /* the address after the call that spawned it */

@@ -167,7 +167,7 @@ static int fill_policy(const struct complaint *complaint, weft_options *options)
 
 static int fill_stack(const struct complaint *complaint, weft_options *options)
 {
-    uint64_t bytes = 0; /* the stack layer's own default */
+    uint64_t bytes = WF_STACK_SIZE_DEFAULT * WF_STACK_SCALE;
     int rc = read_bytes(complaint, "WEFT_STACK", WF_STACK_SIZE_MIN, WF_STACK_SIZE_MAX, &bytes);
     if (rc < 0) {
         return rc;

@@ -41,9 +41,9 @@ struct wf_reactor {
     struct wf_chain idle;    /* workers that want work */
     uint32_t turn;
 
-    WF_ATOMIC(uint32_t) idle_count;  /* [control: write] [any: read] */
-    WF_ATOMIC(uint32_t) ready_count; /* [control: write] [any: read] */
-    WF_ATOMIC(uint32_t) is_leaving;  /* [closer: write] */
+    WF_ATOMIC(uint32_t) idle_count; /* [control: write] [any: read] */
+    WF_ATOMIC(uint64_t) queued;     /* [any: add]  tasks in the inbox and ready */
+    WF_ATOMIC(uint32_t) is_leaving; /* [closer: write] */
     pthread_t thread;
 };
 
@@ -58,6 +58,7 @@ static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_t
 {
     (void)worker;
     struct wf_reactor *reactor = runtime->reactor;
+    (void)wf_fetch_add_relaxed(&reactor->queued, 1); /* relaxed: a number */
     if (wf_mpsc_push(&reactor->inbox, &task->node)) {
         wf_parker_unpark(&reactor->parker);
     }
@@ -106,11 +107,6 @@ const struct wf_policy wf_policy_reactor = {
 
 /* ---- the control thread -------------------------------------------------------------------- */
 
-static void count_ready(struct wf_reactor *reactor, int64_t more)
-{
-    wf_counter_add(&reactor->ready_count, (uint32_t)more);
-}
-
 /* Step 1. */
 static void drain_results(struct wf_reactor *reactor)
 {
@@ -125,7 +121,6 @@ static void drain_inbox(struct wf_reactor *reactor)
     (void)wf_mpsc_take(&reactor->inbox, &chain);
     struct weft_task *task;
     while ((task = task_of(wf_chain_pop(&chain))) != NULL) {
-        count_ready(reactor, 1);
         if (wf_load_relaxed(&task->pins) > 0) { /* relaxed: it is ours now */
             wf_chain_push(&reactor->pinned[task->home], &task->node);
         } else {
@@ -185,7 +180,10 @@ static void dispatch(struct wf_reactor *reactor, int64_t now)
             wf_chain_push(&left, node);
             continue;
         }
-        count_ready(reactor, -1);
+        (void)wf_fetch_sub_relaxed(&reactor->queued, 1); /* relaxed: a number */
+        if (reactor->runtime->options.global_capacity != 0) {
+            wf_room_wake(reactor->runtime);
+        }
         wf_counter_add(&reactor->idle_count, (uint32_t)-1);
         worker->turn_began_ns = now;
         wf_store_release(&worker->hand, task); /* (H1) release: the task, whole */
@@ -198,7 +196,7 @@ static void dispatch(struct wf_reactor *reactor, int64_t now)
 static void wait_for_event(struct wf_reactor *reactor, int64_t now)
 {
     weft_runtime *runtime = reactor->runtime;
-    const bool is_ready = wf_counter_read(&reactor->ready_count) > 0;
+    const bool is_ready = wf_load_relaxed(&reactor->queued) > 0; /* relaxed: what came is drained */
     if (!is_ready && wf_counter_read(&reactor->idle_count) == runtime->worker_count &&
         wf_runtime_is_news(runtime)) {
         wf_runtime_quiet(runtime);
@@ -286,7 +284,7 @@ unsigned wf_reactor_idle(const struct wf_reactor *reactor)
     return wf_counter_read(&reactor->idle_count);
 }
 
-size_t wf_reactor_ready(const struct wf_reactor *reactor)
+uint64_t wf_reactor_queued(const struct wf_reactor *reactor)
 {
-    return wf_counter_read(&reactor->ready_count);
+    return wf_load_relaxed(&reactor->queued); /* relaxed: a hint */
 }

@@ -26,8 +26,8 @@ static bool has_room(weft_runtime *runtime)
     /* relaxed: the fences order it */
     bool has_tasks =
         options->tasks_max == 0 || wf_load_relaxed(&runtime->room.live) < options->tasks_max;
-    bool has_queue = options->global_capacity == 0 ||
-                     wf_inject_count(&runtime->global) < options->global_capacity;
+    bool has_queue =
+        options->global_capacity == 0 || wf_runtime_queued(runtime) < options->global_capacity;
     return (has_tasks && has_queue) || wf_load_relaxed(&runtime->is_closing) != 0;
 }
 
@@ -55,11 +55,8 @@ void wf_room_close(weft_runtime *runtime)
 
 void wf_room_wake(weft_runtime *runtime)
 {
-    if (runtime->options.tasks_max == 0 && runtime->options.global_capacity == 0) {
-        return;
-    }
     wf_fence_seq_cst(); /* (Q1) we made room; either we see who waits, or it sees the room */
-    if (wf_load_relaxed(&runtime->room.waiting) == 0) {
+    if (wf_load_relaxed(&runtime->room.waiting) == 0 || !has_room(runtime)) {
         return;
     }
     wf_lock_acquire(&runtime->room.lock);

@@ -323,6 +323,8 @@ static void end_leftovers(weft_runtime *runtime)
             leftovers.stacks = stack;
         }
         (void)wf_state_cancel(&task->state);
+        (void)wf_state_wake(
+            &task->state); /* active, also behind a shield: its end is one of those */
         wf_task_abandon(task, -ECANCELED);
     }
     struct wf_stack_cache cache;
@@ -416,4 +418,13 @@ uint64_t wf_runtime_live(const weft_runtime *runtime)
     }
     begun += wf_counter_read(&runtime->foreign.spawned);
     return begun > ended ? begun - ended : 0;
+}
+
+uint64_t wf_runtime_queued(weft_runtime *runtime)
+{
+    if (runtime->reactor != NULL) {
+        return wf_reactor_queued(runtime->reactor);
+    }
+    return wf_inject_count(&runtime->global) + wf_inject_count(&runtime->high) +
+           wf_inject_count(&runtime->low);
 }

@@ -359,6 +359,7 @@ struct wf_worker {
     bool is_alone;                         /* [const]  the only worker: nobody to notify */
     bool is_searching;                     /* [owner] */
     struct wf_fiber loop;                  /* [owner]  the thread's own stack */
+    bool is_rested;                        /* [owner]  it has not worked since it slept */
     struct weft_task *handed;              /* [owner]  to be run next by the loop; NULL: none */
     int64_t now_ns;                        /* [owner]  the clock, as of the last look */
     uint64_t id_next;                      /* [owner]  ids of tasks: a block of its own */
@@ -370,6 +371,7 @@ struct wf_worker {
     uint32_t interval;            /* [owner]  polls between looks at the global queue */
     uint32_t global_turns;        /* [owner]  polls since the last */
     uint32_t turns;               /* [owner]  of the loop */
+    bool is_after_global;         /* [owner]  the turn before began there */
     int64_t global_ns;            /* [owner]  when the last was */
     int64_t task_ns;              /* [owner]  moving average of a turn */
     struct wf_random random;      /* [owner] */
@@ -390,6 +392,7 @@ struct wf_worker {
     struct wf_parker parker;
     struct wf_safe safe;
 
+    WF_ATOMIC(uint64_t) polled_at_watch; /* [watcher: write]  see steal.c */
     WF_ATOMIC(uint32_t) is_asked; /* [any: write]  the task has had its share: see weft_check */
 
     /* Reactor policy. */
@@ -545,7 +548,7 @@ int wf_reactor_new(weft_runtime *runtime);
 void wf_reactor_free(struct wf_reactor *reactor);
 /* reactor.c  [any]  Workers that want work; tasks that want a worker.  Hints. */
 unsigned wf_reactor_idle(const struct wf_reactor *reactor);
-size_t wf_reactor_ready(const struct wf_reactor *reactor);
+uint64_t wf_reactor_queued(const struct wf_reactor *reactor);
 
 /* Threads and tasks that wait for room, and those who give it. */
 struct wf_room {
@@ -585,6 +588,8 @@ struct weft_runtime {
     alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) is_closing; /* no more spawns */
     WF_ATOMIC(uint32_t) is_leaving;                        /* enum wf_leave */
 
+    WF_ATOMIC(uint32_t) is_watched; /* [any: exchange]  somebody is the watcher: steal.c */
+
     struct wf_lock gate;        /* spawns from outside against close */
     struct wf_counters foreign; /* [gate: write] [any: read]  what foreign threads did */
     struct wf_room room;
@@ -622,6 +627,9 @@ static inline void wf_trace_event(weft_runtime *runtime, struct wf_worker *worke
 
 /* runtime.c  [any]  Tasks alive; exact when nothing runs. */
 uint64_t wf_runtime_live(const weft_runtime *runtime);
+
+/* runtime.c  [any]  Tasks that wait in no worker's own queue.  A hint. */
+uint64_t wf_runtime_queued(weft_runtime *runtime);
 
 /* options.c  [any]  Options with defaults and environment filled in; `text` as weft_options_check.
  */

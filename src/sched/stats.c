@@ -76,8 +76,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .searching = wf_idle_searching(&runtime->idle),
         .parked = wf_idle_asleep(&runtime->idle),
         .live = wf_runtime_live(runtime),
-        .global_depth = wf_inject_count(&runtime->global) + wf_inject_count(&runtime->high) +
-                        wf_inject_count(&runtime->low),
+        .global_depth = wf_runtime_queued(runtime),
         .stack_bytes = stacks.mapped_bytes,
         .stacks = stacks.stacks - stacks.free,
         .stops = wf_counter_read(&runtime->stops),
@@ -86,7 +85,6 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
     };
     if (runtime->reactor != NULL) {
         out->parked = wf_reactor_idle(runtime->reactor);
-        out->global_depth = wf_reactor_ready(runtime->reactor);
     }
     read_counters(&runtime->foreign, &out->total);
     for (unsigned i = 0; i < runtime->worker_count; i++) {

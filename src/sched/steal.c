@@ -19,7 +19,11 @@
  * which only the loop looks.
  *
  * To put a task into an empty slot calls nobody: mostly the one that did it is about to wait, and
- * its worker takes the task.  What goes into a queue calls a sleeping worker (idle.c).
+ * its worker takes the task.  What goes into a queue calls a sleeping worker (idle.c).  If the task
+ * that runs does not wait, the slot would be stuck: so, as long as somebody works, one of those who
+ * sleep is the watcher.  It wakes every WF_TURN_MAX_NS, takes what it finds in slots, and asks
+ * tasks that have run since its last look to let others run.  That bounds how unfair the slot can
+ * be; no wake-up of a queue rests on it.
  */
 #include <sched.h>
 
@@ -180,6 +184,20 @@ struct weft_task *wf_steal_pick(struct wf_worker *worker)
     return take_local(worker);
 }
 
+/* [owner]  As many of the chain as the deque takes; the rest stays in it. */
+static void push_deque(struct wf_worker *worker, struct wf_chain *chain)
+{
+    struct wf_chain left = {0};
+    struct wf_node *node;
+    /* Out of the chain first: once it is in the deque, a thief may have queued it elsewhere. */
+    while ((node = wf_chain_pop(chain)) != NULL) {
+        if (wf_deque_push(&worker->deque, node) != 0) {
+            wf_chain_push(&left, node);
+        }
+    }
+    *chain = left;
+}
+
 /* [owner]  One of the global queue, with a fair share of others for the worker's own. */
 static struct weft_task *take_global(struct wf_worker *worker)
 {
@@ -191,7 +209,9 @@ static struct weft_task *take_global(struct wf_worker *worker)
         return NULL;
     }
     wf_counter_add(&worker->counters.global_fetches, count);
-    wf_room_wake(runtime);
+    if (runtime->options.global_capacity != 0) {
+        wf_room_wake(runtime);
+    }
     struct weft_task *first = task_of(wf_chain_pop(&chain));
     if (chain.first == NULL) {
         return first;
@@ -199,9 +219,7 @@ static struct weft_task *take_global(struct wf_worker *worker)
     if (runtime->options.order == WEFT_ORDER_FAIR) {
         (void)wf_ring_push_chain(&worker->ring, &chain);
     } else {
-        while (chain.first != NULL && wf_deque_push(&worker->deque, chain.first) == 0) {
-            (void)wf_chain_pop(&chain);
-        }
+        push_deque(worker, &chain);
     }
     if (chain.first != NULL) {
         wf_inject_push_overflow(&runtime->global, &chain);
@@ -282,13 +300,17 @@ static bool is_turn_of_global(struct wf_worker *worker)
     worker->task_ns += (turn_ns - worker->task_ns) / WF_TURN_WEIGHT;
     worker->interval = wf_steal_interval(worker->task_ns);
     worker->global_turns += worker->clock_turns;
-    bool is_due =
-        worker->global_turns >= worker->interval || now - worker->global_ns >= WF_GLOBAL_LATENCY_NS;
+    /* Never twice in a row: what yields goes to the global queue in depth-first order, and if every
+     * turn is long it would be taken again each time. */
+    bool is_due = !worker->is_after_global && (worker->global_turns >= worker->interval ||
+                                               now - worker->global_ns >= WF_GLOBAL_LATENCY_NS);
+    worker->is_after_global = is_due;
     if (is_due) {
         worker->global_turns = 0;
         worker->global_ns = now;
     }
-    uint32_t left = worker->interval - worker->global_turns;
+    uint32_t left =
+        worker->interval > worker->global_turns ? worker->interval - worker->global_turns : 1;
     worker->clock_turns = turn_ns > WF_TURN_LONG_NS      ? 1
                           : left < WF_CLOCK_INTERVAL_MAX ? left
                                                          : WF_CLOCK_INTERVAL_MAX;
@@ -339,15 +361,24 @@ static struct weft_task *take_anything(struct wf_worker *worker)
     return task;
 }
 
-/* [owner]  It has found something; if it searched, others may be needed. */
+/* [owner]  It has found something; if it searched, others may be needed.  Somebody has to watch a
+ * worker that begins to work: see watch. */
 static void found(struct wf_worker *worker)
 {
+    weft_runtime *runtime = worker->runtime;
     if (worker->is_searching) {
         worker->is_searching = false;
-        if (wf_idle_end_search(&worker->runtime->idle)) {
-            notify(worker->runtime, worker);
+        if (wf_idle_end_search(&runtime->idle)) {
+            notify(runtime, worker);
+        }
+    } else if (worker->is_rested && !worker->is_alone &&
+               wf_load_relaxed(&runtime->is_watched) == 0) { /* relaxed: one too many is no harm */
+        int sleeper = wf_idle_claim(&runtime->idle);
+        if (sleeper >= 0) {
+            wf_parker_unpark(&runtime->workers[sleeper].parker);
         }
     }
+    worker->is_rested = false;
 }
 
 static struct weft_task *poll(struct wf_worker *worker)
@@ -411,11 +442,38 @@ static bool search(struct wf_worker *worker)
     return false;
 }
 
-/* [loop]  Sleeps until called. */
+/* [loop]  True: the worker is the one who watches the others while it sleeps. */
+static bool begin_watch(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    return worker->is_fast && !runtime->options.no_steal &&
+           wf_idle_asleep(&runtime->idle) + 1 < runtime->worker_count &&
+           wf_exchange_relaxed(&runtime->is_watched, 1) == 0; /* relaxed: a role, no data */
+}
+
+/* [watcher]  Asks tasks that have run since the last look for a break. */
+static void end_watch(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        struct wf_worker *other = &runtime->workers[i];
+        uint64_t polled = wf_counter_read(&other->counters.polled);
+        /* All relaxed: hints, and a request that may be seen later. */
+        if (wf_load_relaxed(&other->current) != NULL &&
+            wf_load_relaxed(&other->polled_at_watch) == polled) {
+            wf_store_relaxed(&other->is_asked, 1);
+        }
+        wf_store_relaxed(&other->polled_at_watch, polled);
+    }
+    wf_store_relaxed(&runtime->is_watched, 0);
+}
+
+/* [loop]  Sleeps until called, or until it is time to look at the others. */
 static void sleep_until_called(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    int64_t deadline_ns = WF_FOREVER;
+    const bool is_watching = begin_watch(worker);
+    int64_t deadline_ns = is_watching ? wf_clock_now() + WF_TURN_MAX_NS : WF_FOREVER;
 #ifdef WF_PARK_TIMEOUT_NS
     deadline_ns = wf_clock_now() + WF_PARK_TIMEOUT_NS;
 #endif
@@ -427,6 +485,9 @@ static void sleep_until_called(struct wf_worker *worker)
         wf_counter_add(&worker->counters.lost_wakeups, 1);
     }
 #endif
+    if (is_watching) {
+        end_watch(worker);
+    }
     if (worker->is_searching) {
         wf_counter_add(&worker->counters.woken, 1);
     }
@@ -442,6 +503,7 @@ static void rest(struct wf_worker *worker)
         wf_runtime_is_news(runtime)) {
         wf_runtime_quiet(runtime);
     }
+    worker->is_rested = true;
     wf_counter_add(&worker->counters.parked, 1);
     wf_trace(worker->trace, WF_TRACE_PARK, 0, 0);
     wf_safe_enter(&runtime->world, &worker->safe);

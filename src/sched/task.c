@@ -168,7 +168,7 @@ static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spaw
         if (wf_load_relaxed(&runtime->is_closing) != 0) {
             rc = -ESHUTDOWN;
         } else if (runtime->options.global_capacity != 0 && !task->is_special &&
-                   wf_inject_count(&runtime->global) >= runtime->options.global_capacity) {
+                   wf_runtime_queued(runtime) >= runtime->options.global_capacity) {
             rc = -EAGAIN;
         } else {
             wf_counter_add(&runtime->foreign.spawned, 1);

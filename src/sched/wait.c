@@ -102,8 +102,9 @@ int weft_check(void)
     if (self == NULL) {
         return 0;
     }
-    /* relaxed: a request that may be seen later */
-    if (wf_load_relaxed(&wf_worker_self()->is_asked) != 0) {
+    struct wf_worker *worker = wf_worker_self();
+    if (wf_load_relaxed(&worker->is_asked) != 0) { /* relaxed: a request, early or late */
+        wf_store_relaxed(&worker->is_asked, 0);
         wf_task_yield(self);
     } else {
         wf_task_spend(self);

@@ -247,7 +247,10 @@ static void leave(struct wf_worker *worker, struct weft_task *self, struct weft_
 {
     struct wf_fiber *to = &worker->loop;
     if (next != NULL) {
-        if (next->fiber != NULL || begin(worker, next) == 0) {
+        /* One with control words of its own begins with those of the loop. */
+        bool is_begun =
+            next->fiber != NULL || (!next->keeps_fp_control && begin(worker, next) == 0);
+        if (is_begun) {
             enter(worker, next);
             to = next->fiber;
         } else {
