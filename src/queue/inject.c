@@ -112,8 +112,3 @@ void wf_inject_close(struct wf_inject *inject)
     wf_plain_store(&inject->is_closed, true);
     wf_lock_release(&inject->lock);
 }
-
-size_t wf_inject_count(struct wf_inject *inject)
-{
-    return wf_load_relaxed(&inject->count); /* relaxed: a hint */
-}

@@ -202,7 +202,10 @@ size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t room, st
 /* [any]  Pushes are refused from now on; what is inside can still be popped. */
 void wf_inject_close(struct wf_inject *inject);
 /* [any]  A hint. */
-size_t wf_inject_count(struct wf_inject *inject);
+static inline size_t wf_inject_count(struct wf_inject *inject)
+{
+    return wf_load_relaxed(&inject->count); /* relaxed: a hint */
+}
 
 /* ---- mpsc ---------------------------------------------------------------------------------- */
 
