@@ -60,6 +60,7 @@ static void message_keep(struct weft_task *self, const char *format, va_list arg
     va_list again;
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, arguments);
+    self->is_plain = false;
     struct wf_task_extra *extra = length > 0 ? wf_task_extra(self) : NULL;
     char *text = extra != NULL ? wf_alloc((size_t)length + 1) : NULL;
     if (text != NULL) {

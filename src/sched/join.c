@@ -14,6 +14,7 @@
  */
 #include <errno.h>
 
+#include "sched/fast.h"
 #include "sched/sched.h"
 
 struct wf_joiner {
@@ -89,7 +90,8 @@ void wf_joiners_wake(struct weft_task *task)
 /* ---- waiting for one ----------------------------------------------------------------------- */
 
 /* [task]  The one who holds the only handle. */
-static int wait_alone(struct weft_task *self, struct weft_task *task)
+static inline __attribute__((always_inline)) int wait_alone(struct weft_task *self,
+                                                            struct weft_task *task)
 {
     if (!wf_state_join(&task->state, self)) {
         return 0;
@@ -97,11 +99,11 @@ static int wait_alone(struct weft_task *self, struct weft_task *task)
     int rc = 0;
     wf_wait_begin(self, WEFT_WAIT_TASK, task);
     do { /* Ends with the task, or when we may not wait any longer. */
-        wf_task_suspend(self);
+        wf_suspend(self);
         if (wf_state_is_complete(&task->state)) {
             break;
         }
-        rc = wf_task_interrupted(self);
+        rc = wf_interrupted(self);
     } while (rc == 0);
     wf_wait_end(self);
     return rc != 0 && wf_state_unjoin(&task->state) ? rc : 0;
@@ -127,7 +129,7 @@ static int wait_listed(struct weft_task *self, struct weft_task *task)
             rc = 0;
             break;
         }
-        rc = self != NULL ? wf_task_interrupted(self) : 0;
+        rc = self != NULL ? wf_interrupted(self) : 0;
     } while (rc == 0);
     if (self != NULL) {
         wf_wait_end(self);
@@ -159,7 +161,8 @@ void wf_join_main_break(weft_runtime *runtime)
 }
 
 /* [any]  0: the task has ended; else why the caller may not wait. */
-static int wait_for_end(struct weft_task *task, bool is_consuming)
+static inline __attribute__((always_inline)) int wait_for_end(struct weft_task *task,
+                                                              bool is_consuming)
 {
     struct weft_task *self = wf_task_self();
     if (self == task) {
@@ -174,7 +177,7 @@ static int wait_for_end(struct weft_task *task, bool is_consuming)
     if (self == NULL) {
         return wait_listed(NULL, task);
     }
-    int rc = wf_task_interrupted(self);
+    int rc = wf_interrupted(self);
     if (rc != 0) {
         return rc;
     }
@@ -314,7 +317,7 @@ static int race_wait(struct weft_task *self, struct race *race, struct wf_waiter
             rc = winner;
             break;
         }
-        rc = self != NULL ? wf_task_interrupted(self) : 0;
+        rc = self != NULL ? wf_interrupted(self) : 0;
         if (rc != 0) {
             break;
         }

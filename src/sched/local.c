@@ -36,6 +36,7 @@ void **weft_local(weft_key key)
     if (self == NULL || key >= wf_load_relaxed(&key_count)) { /* relaxed: as above */
         return NULL;
     }
+    self->is_plain = false;
     struct wf_task_extra *extra = wf_task_extra(self);
     if (extra == NULL) {
         return NULL;

@@ -85,6 +85,7 @@ static struct wf_task_slab *slab_new(struct wf_task_pool *pool)
     slab->next = NULL;
     for (size_t i = 0; i < WF_TASK_SLAB_COUNT; i++) {
         slab->tasks[i] = (struct weft_task){.pool = pool};
+        wf_task_reset(&slab->tasks[i]);
         slab->tasks[i].node.next =
             i + 1 < WF_TASK_SLAB_COUNT ? &slab->tasks[i + 1].node : (struct wf_node *)NULL;
     }

@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sched/fast.h"
 #include "sched/sched.h"
 
 enum { PRIORITIES = WEFT_PRIORITY_LOW + 1 };
@@ -46,11 +47,6 @@ struct wf_reactor {
     WF_ATOMIC(uint32_t) is_leaving; /* [closer: write] */
     pthread_t thread;
 };
-
-static struct weft_task *task_of(struct wf_node *node)
-{
-    return node != NULL ? wf_container_of(node, struct weft_task, node) : NULL;
-}
 
 /* ---- the workers' side --------------------------------------------------------------------- */
 
@@ -120,7 +116,7 @@ static void drain_inbox(struct wf_reactor *reactor)
     struct wf_chain chain = {0};
     (void)wf_mpsc_take(&reactor->inbox, &chain);
     struct weft_task *task;
-    while ((task = task_of(wf_chain_pop(&chain))) != NULL) {
+    while ((task = wf_task_of(wf_chain_pop(&chain))) != NULL) {
         if (wf_load_relaxed(&task->pins) > 0) { /* relaxed: it is ours now */
             wf_chain_push(&reactor->pinned[task->home], &task->node);
         } else {
@@ -162,7 +158,7 @@ static struct weft_task *next_for(struct wf_reactor *reactor, struct wf_worker *
     }
     for (size_t i = 0; i <= PRIORITIES; i++) {
         if (order[i]->first != NULL) {
-            return task_of(wf_chain_pop(order[i]));
+            return wf_task_of(wf_chain_pop(order[i]));
         }
     }
     return NULL;

@@ -83,6 +83,9 @@ struct wf_state {
     WF_ATOMIC(void *) joiner;
 };
 
+/* The flag in the word that says: it was asked to end. */
+#define WF_STATE_CANCELLED (UINT64_C(2) << 24)
+
 enum wf_lifecycle { WF_IDLE, WF_ACTIVE, WF_COMPLETE };
 
 /* What a snapshot of the word says. */
@@ -250,13 +253,24 @@ struct wf_task_extra {
 };
 
 struct weft_task {
-    struct wf_node node;       /* in at most one queue */
-    struct wf_state state;     /* [any] */
-    struct wf_fiber *fiber;    /* [owner]  NULL: has not run yet, or has ended */
-    WF_ATOMIC(weft_fn) fn;     /* [spawner: write] [any: read] */
-    void *arg;                 /* [const] */
-    intptr_t result;           /* [the task]  read by others when it is complete */
-    struct wf_task_pool *pool; /* [const]  as long as the memory lives */
+    /* Touched by every switch: one line of the cache. */
+    struct wf_node node;         /* in at most one queue */
+    struct wf_state state;       /* [any] */
+    struct wf_fiber *fiber;      /* [owner]  NULL: has not run yet, or has ended */
+    struct wf_task_pool *pool;   /* [const]  as long as the memory lives */
+    uint16_t budget;             /* [the task]  operations until it has to yield */
+    WF_ATOMIC(uint16_t) pins;    /* [the task: write] [any: read]  see weft_pin */
+    WF_ATOMIC(uint8_t) priority; /* [spawner: write] [any: read]  enum weft_priority */
+    bool is_plain;               /* [the task]  has none of what task_free would reset */
+    bool is_special;             /* [the task]  pinned, or of another priority */
+    bool keeps_fp_control;       /* [const] */
+    WF_ATOMIC(uint64_t) runs;    /* [owner: write] [any: read] */
+    WF_ATOMIC(int64_t) deadline; /* [the task: write] [any: read] */
+
+    /* By the beginning and the end. */
+    WF_ATOMIC(weft_fn) fn; /* [spawner: write] [any: read] */
+    void *arg;             /* [const] */
+    intptr_t result;       /* [the task]  read by others when it is complete */
 
     WF_ATOMIC(uint64_t) id;           /* [spawner: write] [any: read]  0: this memory is free */
     WF_ATOMIC(uint64_t) parent_id;    /* [spawner: write] [any: read] */
@@ -266,13 +280,6 @@ struct weft_task {
     WF_ATOMIC(uintptr_t) wait_object; /* [the task: write] [any: read] */
     WF_ATOMIC(int64_t) wait_since;    /* [the task: write] [any: read] */
     WF_ATOMIC(uint64_t) wait_task_id; /* [the task: write] [any: read]  if it is one task */
-    WF_ATOMIC(int64_t) deadline;      /* [the task: write] [any: read] */
-    uint16_t budget;                  /* [the task]  operations until it has to yield */
-    WF_ATOMIC(uint16_t) pins;         /* [the task: write] [any: read]  see weft_pin */
-    WF_ATOMIC(uint8_t) priority;      /* [spawner: write] [any: read]  enum weft_priority */
-    bool is_special;                  /* [the task]  pinned, or of another priority */
-    bool keeps_fp_control;            /* [const] */
-    WF_ATOMIC(uint64_t) runs;         /* [owner: write] [any: read] */
     WF_ATOMIC(int64_t) created;       /* [spawner: write] [any: read] */
 
     uint32_t home;                  /* [the task]  the worker it is pinned to */
@@ -284,6 +291,10 @@ struct weft_task {
     weft_cleanup *cleanups;         /* [the task]  newest first */
     WF_ATOMIC(struct wf_task_extra *) extra; /* [spawner, the task: write] [any: read]  or NULL */
 };
+
+#ifndef WF_MODEL
+_Static_assert(offsetof(struct weft_task, fn) == WF_CACHE_LINE, "a switch needs one line of it");
+#endif
 
 /* Marks of a task that are set once. */
 enum wf_task_mark {
@@ -421,9 +432,8 @@ struct wf_start {
 /* runtime.c  [a new thread]  Says how it went; waits for the verdict.  0: go; else end. */
 int wf_start_report(struct wf_start *start, int rc);
 
-/* steal.c  [owner]  The next task of the worker's own queues, for one that leaves; NULL: the loop
- * has to look. */
-struct weft_task *wf_steal_pick(struct wf_worker *worker);
+/* steal.c  [owner]  Into the worker's own queue, behind the others; calls a sleeper. */
+void wf_steal_push(struct wf_worker *worker, struct weft_task *task);
 /* steal.c  [owner]  Whether the loop has to look although there is nothing in these. */
 bool wf_steal_is_due(struct wf_worker *worker);
 /* steal.c  Polls between two looks at the global queue, if one takes so long. */
@@ -436,6 +446,10 @@ static inline void wf_trace_event(weft_runtime *runtime, struct wf_worker *worke
 /* trace.c  [closer] */
 void wf_runtime_trace_done(weft_runtime *runtime);
 
+/* worker.c  [owner]  Gives the task a fiber.  -ENOMEM: no stack. */
+int wf_task_begin(struct wf_worker *worker, struct weft_task *task);
+/* worker.c  [owner]  Does what the one before left to be done: the message of the switch. */
+void wf_arrive(struct wf_worker *worker, void *message);
 /* worker.c  [the task]  Ends it from any depth. */
 _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result);
 /* worker.c  A thread's life in the seat. */
@@ -499,8 +513,9 @@ void wf_task_describe(const struct weft_task *task, weft_info *out);
 int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct weft_task **out);
 /* task.c  [the task]  Everything that is due at the end; the task must not be touched after. */
 void wf_task_finish(struct weft_task *task, intptr_t result);
-/* task.c  [any]  Frees what the task's extra keeps of it alone. */
-void wf_task_scrap(struct weft_task *task);
+/* task.c  [any]  Makes the memory of a task with options, deadline or pins as that of one without.
+ */
+void wf_task_reset(struct weft_task *task);
 /* task.c  [any]  Ends a task that cannot begin to run, or is suspended and is never resumed. */
 void wf_task_abandon(struct weft_task *task, intptr_t result);
 /* task.c  [any]  Gives a handle back. */

@@ -53,6 +53,7 @@ int weft_scope_open(weft_scope *out, const weft_scope_options *options)
     wf_list_init(&scope->tasks);
     if (options != NULL && options->deadline != 0 && options->deadline < deadline) {
         scope->deadline = options->deadline;
+        self->is_plain = false;
         wf_store_relaxed(&self->deadline, scope->deadline); /* relaxed: others only look */
     }
     self->open_scopes = scope;

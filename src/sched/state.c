@@ -28,12 +28,14 @@ enum {
 
 #define LIFECYCLE_MASK (UINT64_C(0xff) << LIFECYCLE_SHIFT)
 #define NOTIFIED (UINT64_C(1) << FLAGS_SHIFT)
-#define CANCELLED (UINT64_C(2) << FLAGS_SHIFT)
+#define CANCELLED WF_STATE_CANCELLED
 #define JOINED (UINT64_C(4) << FLAGS_SHIFT)
 #define SHARED (UINT64_C(8) << FLAGS_SHIFT)
 #define SHIELD_ONE (UINT64_C(1) << SHIELD_SHIFT)
 #define SHIELD_MASK (UINT64_C(0xff) << SHIELD_SHIFT)
 #define REFERENCE_ONE (UINT64_C(1) << REFERENCE_SHIFT)
+
+_Static_assert(CANCELLED == UINT64_C(2) << FLAGS_SHIFT, "one of the flags");
 
 static enum wf_lifecycle lifecycle_of(uint64_t word)
 {

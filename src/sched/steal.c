@@ -27,6 +27,7 @@
  */
 #include <sched.h>
 
+#include "sched/fast.h"
 #include "sched/sched.h"
 
 /* ---- putting ------------------------------------------------------------------------------- */
@@ -54,8 +55,7 @@ static void push_global(struct wf_inject *inject, struct weft_task *task)
     wf_inject_push_overflow(inject, &chain);
 }
 
-/* [owner]  Into the worker's own queue. */
-static void push_local(struct wf_worker *worker, struct weft_task *task)
+void wf_steal_push(struct wf_worker *worker, struct weft_task *task)
 {
     weft_runtime *runtime = worker->runtime;
     if (runtime->options.order == WEFT_ORDER_FAIR) {
@@ -96,18 +96,12 @@ static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_t
         return;
     }
     if (!worker->is_fast) {
-        push_local(worker, task);
+        wf_steal_push(worker, task);
         return;
     }
-    struct weft_task *old = wf_load_relaxed(&worker->slot); /* relaxed: only we fill it */
-    if (old == NULL) {
-        wf_store_release(&worker->slot, task); /* (W1) release: who takes the task has it whole */
-        return;
-    }
-    /* (W1) release; acquire: a thief may have emptied it, and the next store follows its take. */
-    old = wf_exchange_acq_rel(&worker->slot, task);
+    struct weft_task *old = wf_slot_put(worker, task);
     if (old != NULL) {
-        push_local(worker, old);
+        wf_steal_push(worker, old);
     }
 }
 
@@ -117,7 +111,7 @@ static void requeue(struct wf_worker *worker, struct weft_task *task)
     if (task->is_special) {
         place_special(runtime, worker, task);
     } else if (worker->is_fast && !WF_MIGRATES()) {
-        push_local(worker, task);
+        wf_steal_push(worker, task);
     } else {
         push_global(&runtime->global, task);
         notify(runtime, worker);
@@ -126,41 +120,10 @@ static void requeue(struct wf_worker *worker, struct weft_task *task)
 
 /* ---- taking -------------------------------------------------------------------------------- */
 
-static struct weft_task *task_of(struct wf_node *node)
-{
-    return node != NULL ? wf_container_of(node, struct weft_task, node) : NULL;
-}
-
-/* [any]  What is in a worker's slot; NULL: nothing. */
-static struct weft_task *take_slot(struct wf_worker *worker)
-{
-    if (wf_load_relaxed(&worker->slot) == NULL) { /* relaxed: the exchange decides */
-        return NULL;
-    }
-    return wf_exchange_acquire(&worker->slot, NULL); /* (W1) */
-}
-
 /* [owner]  The next task of its own, but for special ones. */
 static struct weft_task *take_local(struct wf_worker *worker)
 {
-    if (!worker->is_fast && worker->runtime->options.order == WEFT_ORDER_DEPTH_FIRST) {
-        return task_of(wf_deque_pop(&worker->deque));
-    }
-    struct weft_task *task = NULL;
-    if (worker->lifo_runs < WF_LIFO_RUNS_MAX) {
-        task = take_slot(worker);
-        if (task != NULL) {
-            worker->lifo_runs++;
-            wf_counter_add(&worker->counters.lifo_hits, 1);
-            return task;
-        }
-    }
-    task = task_of(wf_ring_pop(&worker->ring));
-    if (task == NULL && worker->lifo_runs >= WF_LIFO_RUNS_MAX) {
-        task = take_slot(worker);
-    }
-    worker->lifo_runs = 0;
-    return task;
+    return worker->is_fast ? wf_take_fair(worker) : wf_task_of(wf_deque_pop(&worker->deque));
 }
 
 bool wf_steal_is_due(struct wf_worker *worker)
@@ -170,18 +133,6 @@ bool wf_steal_is_due(struct wf_worker *worker)
            wf_inject_count(&runtime->global) > 0 || wf_inject_count(&runtime->high) > 0 ||
            wf_inject_count(&runtime->low) > 0 || !wf_mpsc_is_empty(&worker->inbox) ||
            worker->pinned.first != NULL;
-}
-
-struct weft_task *wf_steal_pick(struct wf_worker *worker)
-{
-    weft_runtime *runtime = worker->runtime;
-    /* relaxed: whoever asks us to stand still waits until we have seen it */
-    if (worker->polls_left == 0 || wf_load_relaxed(&runtime->world.is_stopped) != 0 ||
-        wf_inject_count(&runtime->high) > 0) {
-        return NULL;
-    }
-    worker->polls_left--;
-    return take_local(worker);
 }
 
 /* [owner]  As many of the chain as the deque takes; the rest stays in it. */
@@ -212,7 +163,7 @@ static struct weft_task *take_global(struct wf_worker *worker)
     if (runtime->options.global_capacity != 0) {
         wf_room_wake(runtime);
     }
-    struct weft_task *first = task_of(wf_chain_pop(&chain));
+    struct weft_task *first = wf_task_of(wf_chain_pop(&chain));
     if (chain.first == NULL) {
         return first;
     }
@@ -235,7 +186,7 @@ static struct weft_task *take_one(struct wf_worker *worker, struct wf_inject *in
         return NULL;
     }
     wf_counter_add(&worker->counters.global_fetches, 1);
-    return task_of(chain.first);
+    return wf_task_of(chain.first);
 }
 
 /* [owner]  One that only this worker may run. */
@@ -244,7 +195,7 @@ static struct weft_task *take_pinned(struct wf_worker *worker)
     if (!wf_mpsc_is_empty(&worker->inbox)) {
         (void)wf_mpsc_take(&worker->inbox, &worker->pinned);
     }
-    return task_of(wf_chain_pop(&worker->pinned));
+    return wf_task_of(wf_chain_pop(&worker->pinned));
 }
 
 /* [owner]  Half of another worker's queue, or its slot. */
@@ -266,13 +217,13 @@ static struct weft_task *steal(struct wf_worker *worker)
                                    ? wf_ring_steal(&victim->ring, &worker->ring)
                                    : wf_deque_steal_half(&victim->deque, &worker->deque);
         if (node != NULL) {
-            wf_trace(worker->trace, WF_TRACE_STEAL, wf_task_id(task_of(node)), victim->index);
-            return task_of(node);
+            wf_trace(worker->trace, WF_TRACE_STEAL, wf_task_id(wf_task_of(node)), victim->index);
+            return wf_task_of(node);
         }
     }
     for (unsigned i = 0; i < count; i++) {
         struct wf_worker *victim = &runtime->workers[(first + i) % count];
-        struct weft_task *task = victim != worker ? take_slot(victim) : NULL;
+        struct weft_task *task = victim != worker ? wf_slot_take(victim) : NULL;
         if (task != NULL) {
             wf_counter_add(&worker->counters.slots_stolen, 1);
             return task;

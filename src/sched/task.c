@@ -88,95 +88,121 @@ static int fill_extra(struct weft_task *task, const struct wf_spawn *spawn)
     return 0;
 }
 
-static int fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf_worker *worker)
+/* What a task with options, or in a scope, has besides. */
+static int dress(struct weft_task *task, const struct wf_spawn *spawn)
 {
     static const weft_task_options defaults;
     const weft_task_options *options = spawn->options != NULL ? spawn->options : &defaults;
-    task->fiber = NULL;
-    wf_store_relaxed(&task->fn, spawn->fn); /* relaxed: the id below publishes it to others */
-    task->arg = spawn->arg;
-    task->budget = WF_TASK_BUDGET;
-    wf_store_relaxed(&task->pins, options->is_pinned ? 1 : 0); /* relaxed: see the id below */
-    wf_store_relaxed(&task->priority, (uint8_t)options->priority);
+    task->is_plain = false;
     task->is_special = options->is_pinned || options->priority != WEFT_PRIORITY_NORMAL;
     task->keeps_fp_control = options->keeps_fp_control;
-    task->joiners = NULL;
     task->scope = spawn->scope;
-    task->open_scopes = NULL;
-    task->cleanups = NULL;
-    if (spawn->options != NULL || wf_load_relaxed(&task->extra) != NULL) {
-        int rc = fill_extra(task, spawn);
+    /* All relaxed: the id publishes them to those who look. */
+    wf_store_relaxed(&task->pins, options->is_pinned ? 1 : 0);
+    wf_store_relaxed(&task->priority, (uint8_t)options->priority);
+    wf_store_relaxed(&task->stack_size, (uint32_t)((options->stack_size + 1023) >> 10));
+    return spawn->options != NULL ? fill_extra(task, spawn) : 0;
+}
+
+void wf_task_reset(struct weft_task *task)
+{
+    struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: ours */
+    if (extra != NULL) {
+        wf_free(extra->arg_copy);
+        wf_free(extra->message);
+        extra->arg_copy = NULL;
+        extra->message = NULL;
+        name_put(extra, NULL);
+    }
+    task->is_plain = true;
+    task->is_special = false;
+    task->keeps_fp_control = false;
+    task->scope = NULL;
+    wf_store_relaxed(&task->pins, 0); /* all relaxed: as above */
+    wf_store_relaxed(&task->priority, WEFT_PRIORITY_NORMAL);
+    wf_store_relaxed(&task->stack_size, 0);
+    wf_store_relaxed(&task->deadline, WEFT_NEVER);
+}
+
+/* The memory is as wf_task_reset left it: most tasks need no more than this. */
+static void fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf_worker *worker)
+{
+    struct weft_task *parent = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
+    WEFT_ASSERT(task->fiber == NULL);
+    WEFT_ASSERT(task->cleanups == NULL);
+    WEFT_ASSERT(task->joiners == NULL);
+    task->budget = WF_TASK_BUDGET;
+    /* All relaxed: the id below publishes them to those who look. */
+    wf_store_relaxed(&task->fn, spawn->fn);
+    wf_store_relaxed(&task->parent_id, parent != NULL ? wf_task_id(parent) : 0);
+    wf_store_relaxed(&task->site, (uintptr_t)spawn->site);
+    wf_store_relaxed(&task->marks, spawn->has_handle ? 0u : (uint32_t)WF_MARK_DETACHED);
+    wf_store_relaxed(&task->runs, 0);
+    wf_store_relaxed(&task->created, worker != NULL ? worker->now_ns : wf_clock_now());
+    wf_state_init(&task->state, spawn->has_handle ? 2 : 1);
+    wf_store_release(&task->id, id_take(worker)); /* release: whoever finds it finds all of it */
+}
+
+/* [owner of cache; NULL: any]  Memory for a task, filled.  On error nothing is left behind. */
+static int make(struct wf_task_pool *pool, struct wf_worker *worker, const struct wf_spawn *spawn,
+                struct weft_task **out)
+{
+    struct wf_task_cache *cache = worker != NULL ? &worker->tasks : NULL;
+    struct weft_task *task = wf_task_get(pool, cache);
+    if (task == NULL) {
+        return -ENOMEM;
+    }
+    task->arg = spawn->arg;
+    if (spawn->options != NULL || spawn->scope != NULL) {
+        int rc = dress(task, spawn);
         if (rc != 0) {
+            wf_task_reset(task);
+            wf_task_put(pool, cache, task);
             return rc;
         }
     }
-    struct weft_task *parent = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
-    /* All relaxed: the id below publishes them to those who look. */
-    wf_store_relaxed(&task->parent_id, parent != NULL ? wf_load_relaxed(&parent->id) : 0);
-    wf_store_relaxed(&task->site, (uintptr_t)spawn->site);
-    wf_store_relaxed(&task->wait, WEFT_WAIT_NOTHING);
-    wf_store_relaxed(&task->marks, spawn->has_handle ? 0u : (uint32_t)WF_MARK_DETACHED);
-    wf_store_relaxed(&task->deadline, WEFT_NEVER);
-    wf_store_relaxed(&task->runs, 0);
-    wf_store_relaxed(&task->created, worker != NULL ? worker->now_ns : wf_clock_now());
-    wf_store_relaxed(&task->stack_size, (uint32_t)((options->stack_size + 1023) >> 10));
-    wf_state_init(&task->state, spawn->has_handle ? 2 : 1);
-    wf_store_release(&task->id, id_take(worker)); /* release: whoever finds it finds all of it */
+    fill(task, spawn, worker);
+    *out = task;
     return 0;
-}
-
-/* [any]  The worker on which a pinned task begins: the caller's, or one after the other. */
-static uint32_t choose_home(weft_runtime *runtime, struct wf_worker *worker, uint64_t id)
-{
-    return worker != NULL ? worker->index : (uint32_t)(id % runtime->worker_count);
 }
 
 static int spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn,
                       struct weft_task **out)
 {
-    weft_runtime *runtime = worker->runtime;
-    if (wf_load_relaxed(&runtime->is_closing) != 0) { /* relaxed: quiet.c finds who slipped in */
+    /* relaxed: who slips in is found, see runtime.c */
+    if (wf_load_relaxed(&worker->runtime->is_closing) != 0) {
         return -ESHUTDOWN;
     }
-    struct weft_task *task = wf_task_get(worker->pool, &worker->tasks);
-    if (task == NULL) {
-        return -ENOMEM;
+    int rc = make(worker->pool, worker, spawn, out);
+    if (rc == 0) {
+        (*out)->home = worker->index;
+        wf_counter_add(&worker->counters.spawned, 1);
     }
-    int rc = fill(task, spawn, worker);
-    if (rc != 0) {
-        wf_task_put(worker->pool, &worker->tasks, task);
-        return rc;
-    }
-    task->home = worker->index;
-    wf_counter_add(&worker->counters.spawned, 1);
-    *out = task;
-    return 0;
+    return rc;
 }
 
 /* From a thread that is no worker of the runtime: one at a time, and none once it is closing. */
 static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spawn,
                               struct weft_task **out)
 {
-    struct weft_task *task = wf_task_get(runtime->pool, NULL);
-    if (task == NULL) {
-        return -ENOMEM;
-    }
-    int rc = fill(task, spawn, NULL);
-    if (rc == 0) {
-        task->home = choose_home(runtime, NULL, wf_load_relaxed(&task->id));
-        wf_lock_acquire(&runtime->gate);
-        if (wf_load_relaxed(&runtime->is_closing) != 0) {
-            rc = -ESHUTDOWN;
-        } else if (runtime->options.global_capacity != 0 && !task->is_special &&
-                   wf_runtime_queued(runtime) >= runtime->options.global_capacity) {
-            rc = -EAGAIN;
-        } else {
-            wf_counter_add(&runtime->foreign.spawned, 1);
-        }
-        wf_lock_release(&runtime->gate);
-    }
+    struct weft_task *task;
+    int rc = make(runtime->pool, NULL, spawn, &task);
     if (rc != 0) {
-        wf_task_scrap(task);
+        return rc;
+    }
+    task->home = (uint32_t)(wf_task_id(task) % runtime->worker_count); /* if it is pinned */
+    wf_lock_acquire(&runtime->gate);
+    if (wf_load_relaxed(&runtime->is_closing) != 0) { /* relaxed: the gate orders it */
+        rc = -ESHUTDOWN;
+    } else if (runtime->options.global_capacity != 0 && !task->is_special &&
+               wf_runtime_queued(runtime) >= runtime->options.global_capacity) {
+        rc = -EAGAIN;
+    } else {
+        wf_counter_add(&runtime->foreign.spawned, 1);
+    }
+    wf_lock_release(&runtime->gate);
+    if (rc != 0) {
+        wf_task_reset(task);
         wf_task_put(runtime->pool, NULL, task);
         return rc;
     }
@@ -231,10 +257,17 @@ weft_task *weft_go(weft_fn fn, void *arg)
     const struct wf_spawn spawn = {
         .fn = fn, .arg = arg, .site = __builtin_return_address(0), .has_handle = true};
     struct weft_task *task = NULL;
-    if (worker == NULL || wf_task_spawn(worker->runtime, &spawn, &task) != 0) {
+    if (worker == NULL || fn == NULL) {
         return NULL;
     }
-    return task;
+    if (worker->runtime->options.tasks_max == 0) { /* nothing to wait for, nothing to check */
+        if (spawn_here(worker, &spawn, &task) != 0) {
+            return NULL;
+        }
+        wf_task_place_new(task);
+        return task;
+    }
+    return wf_task_spawn(worker->runtime, &spawn, &task) == 0 ? task : NULL;
 }
 
 static int spawn_with(weft_runtime *runtime, weft_task **out, const struct wf_spawn *spawn)
@@ -275,29 +308,18 @@ int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void 
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-/* What the task's extra keeps of it alone. */
-void wf_task_scrap(struct weft_task *task)
-{
-    struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: ours */
-    if (extra != NULL) {
-        wf_free(extra->arg_copy);
-        wf_free(extra->message);
-        extra->arg_copy = NULL;
-        extra->message = NULL;
-    }
-}
-
 /* [any]  The last reference is gone. */
 static void task_free(struct weft_task *task)
 {
     struct wf_task_pool *pool = task->pool;
     struct wf_worker *worker = wf_worker_self();
     uint32_t marks = wf_load_relaxed(&task->marks); /* relaxed: the last reference orders all */
-    if (task->result < 0 && (marks & (WF_MARK_OBSERVED | WF_MARK_CANCELLED)) == 0) {
+    if (__builtin_expect(task->result < 0, 0) &&
+        (marks & (WF_MARK_OBSERVED | WF_MARK_CANCELLED)) == 0) {
         wf_failure_note(pool, task);
     }
-    if (wf_load_relaxed(&task->extra) != NULL) { /* relaxed: as above */
-        wf_task_scrap(task);
+    if (!task->is_plain) {
+        wf_task_reset(task);
     }
     bool is_ours = worker != NULL && worker->pool == pool;
     if (is_ours) {
@@ -350,13 +372,21 @@ static void complete(struct wf_counters *counters, struct weft_task *task, intpt
     }
 }
 
-void wf_task_finish(struct weft_task *task, intptr_t result)
+/* What has to go before the result is there. */
+static void undress(struct weft_task *task, intptr_t result)
 {
-    if (wf_load_relaxed(&task->extra) != NULL) { /* relaxed: our own */
+    if (wf_load_relaxed(&task->extra) != NULL) { /* relaxed: ours */
         wf_locals_done(task);
     }
     if (task->scope != NULL) {
         wf_scope_leave(task, result);
+    }
+}
+
+void wf_task_finish(struct weft_task *task, intptr_t result)
+{
+    if (!task->is_plain) {
+        undress(task, result);
     }
     struct wf_worker *worker = wf_worker_self();
     wf_trace(worker->trace, WF_TRACE_FINISH, wf_task_id(task), 0);
@@ -366,11 +396,8 @@ void wf_task_finish(struct weft_task *task, intptr_t result)
 void wf_task_abandon(struct weft_task *task, intptr_t result)
 {
     struct wf_worker *worker = wf_worker_self();
-    if (wf_load_relaxed(&task->extra) != NULL) { /* relaxed: ours, nobody runs it */
-        wf_locals_done(task);
-    }
-    if (task->scope != NULL) {
-        wf_scope_leave(task, result);
+    if (!task->is_plain) {
+        undress(task, result);
     }
     complete(worker != NULL ? &worker->counters : &task->pool->runtime->foreign, task, result);
 }

@@ -10,7 +10,6 @@
  * age of a wait to about a millisecond, and a wait costs no look at the clock.
  */
 #include <errno.h>
-#include <sched.h>
 
 #include "sched/sched.h"
 
@@ -121,17 +120,6 @@ int weft_shield(int on)
     return on != 0 ? wf_state_shield(&self->state) : wf_state_unshield(&self->state);
 }
 
-int weft_yield(void)
-{
-    struct weft_task *self = wf_task_self();
-    if (self == NULL) {
-        (void)sched_yield(); /* cannot fail on Linux */
-        return 0;
-    }
-    wf_task_yield(self);
-    return wf_task_interrupted(self);
-}
-
 weft_time weft_deadline(weft_time deadline)
 {
     struct weft_task *self = wf_task_self();
@@ -139,6 +127,7 @@ weft_time weft_deadline(weft_time deadline)
         return WEFT_NEVER;
     }
     weft_time old = wf_load_relaxed(&self->deadline); /* relaxed: our own, others only look */
+    self->is_plain = false;
     wf_store_relaxed(&self->deadline, deadline);
     return old;
 }
@@ -163,6 +152,7 @@ int weft_pin(int on)
     }
     pins = (uint16_t)(on != 0 ? pins + 1 : pins - 1);
     wf_store_relaxed(&self->pins, pins);
+    self->is_plain = false;
     self->home = wf_worker_self()->index;
     self->is_special = pins > 0 || wf_load_relaxed(&self->priority) != WEFT_PRIORITY_NORMAL;
     return 0;

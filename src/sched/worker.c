@@ -10,35 +10,22 @@
  * What a task leaves behind can only be done when nobody stands on its stack any more: to queue it
  * again, to make it idle, to give its stack back.  So it travels as the message of the switch (the
  * address of a task or a stack, and in its low bits what to do), and the first thing that whoever
- * arrives does is arrive().
+ * arrives does is wf_arrive().
  *
  * A task gets a stack when it first runs.  One that ends and finds a task that has never run next
  * leaves it its stack: the fiber goes on with the other's function, without any switch.
+ *
+ * The functions that every switch goes through are in fast.h.
  *
  * After a switch everything that belongs to a thread must be asked for anew: see fiber.h.
  */
 #include <errno.h>
 #include <sched.h>
 
+#include "sched/fast.h"
 #include "sched/sched.h"
 
 static _Thread_local struct wf_worker *seat;
-
-/* What the message of a switch says, in the low bits of an address. */
-enum errand {
-    ERRAND_NONE,
-    ERRAND_YIELD, /* of a task: queue it again */
-    ERRAND_PARK,  /* of a task: make it idle, if nobody woke it */
-    ERRAND_END,   /* of a stack: nothing runs on it any more */
-};
-enum { ERRAND_MASK = 3 };
-
-_Static_assert(alignof(struct wf_stack) > ERRAND_MASK, "room for the errand");
-
-static void *message_of(void *what, enum errand errand)
-{
-    return (char *)what + errand;
-}
 
 WF_ASKS_THREAD struct wf_worker *wf_worker_self(void)
 {
@@ -62,36 +49,31 @@ static void park(struct wf_worker *worker, struct weft_task *task)
 }
 
 /* [owner]  Does what the one before left to be done. */
-static void arrive(struct wf_worker *worker, void *message)
+void wf_arrive(struct wf_worker *worker, void *message)
 {
-    const enum errand errand = (enum errand)((uintptr_t)message & ERRAND_MASK);
+    const enum wf_errand errand = (enum wf_errand)((uintptr_t)message & WF_ERRAND_MASK);
     void *what = (char *)message - errand;
     struct weft_task *task = what;
     switch (errand) {
-    case ERRAND_YIELD:
-        worker->runtime->policy->requeue(worker, task);
+    case WF_ERRAND_YIELD:
+        if (worker->is_fast && !task->is_special && !WF_MIGRATES()) {
+            wf_steal_push(worker, task);
+        } else {
+            worker->runtime->policy->requeue(worker, task);
+        }
         break;
-    case ERRAND_PARK:
+    case WF_ERRAND_PARK:
         park(worker, task);
         break;
-    case ERRAND_END:
+    case WF_ERRAND_END:
         wf_stack_put(&worker->stacks, what);
         break;
-    case ERRAND_NONE:
+    case WF_ERRAND_NONE:
         break;
     }
 }
 
 /* ---- fibers of tasks ----------------------------------------------------------------------- */
-
-static void enter(struct wf_worker *worker, struct weft_task *task)
-{
-    wf_store_relaxed(&worker->current, task); /* relaxed: others only look */
-    wf_counter_add(&worker->counters.polled, 1);
-    wf_counter_add(&task->runs, 1);
-    wf_trace(worker->trace, WF_TRACE_FIND, wf_task_id(task), 0);
-    wf_trace(worker->trace, WF_TRACE_ENTER, wf_task_id(task), 0);
-}
 
 /* [owner]  A task that the fiber on `stack` may go on with; NULL: it has to end, and *to is where
  * the thread goes. */
@@ -99,13 +81,13 @@ static struct weft_task *next_on(struct wf_worker *worker, struct wf_stack *stac
                                  struct wf_fiber **to)
 {
     *to = &worker->loop;
-    struct weft_task *next = worker->is_fast ? wf_steal_pick(worker) : NULL;
+    struct weft_task *next = wf_pick(worker);
     if (next == NULL) {
         wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
         return NULL;
     }
     if (next->fiber != NULL) {
-        enter(worker, next);
+        wf_enter(worker, next);
         *to = next->fiber;
         return NULL;
     }
@@ -116,7 +98,7 @@ static struct weft_task *next_on(struct wf_worker *worker, struct wf_stack *stac
     }
     next->fiber = &stack->fiber;
     wf_store_relaxed(&stack->user, next); /* relaxed: read by a fault of this thread */
-    enter(worker, next);
+    wf_enter(worker, next);
     return next;
 }
 
@@ -129,7 +111,7 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
     struct weft_task *task = wf_load_relaxed(&worker->current); /* relaxed: our own */
     const bool is_default = wf_load_relaxed(&task->stack_size) == 0 && !task->keeps_fp_control;
     struct wf_fiber *to = &worker->loop;
-    arrive(worker, message);
+    wf_arrive(worker, message);
     do {
         intptr_t result = wf_load_relaxed(&task->fn)(task->arg);
         /* What lay in the frame that was left can be neither closed nor run any more. */
@@ -145,7 +127,7 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
             wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
         }
     } while (task != NULL);
-    return (struct wf_fiber_exit){to, message_of(stack, ERRAND_END)};
+    return (struct wf_fiber_exit){to, wf_message_of(stack, WF_ERRAND_END)};
 }
 
 _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result)
@@ -154,11 +136,11 @@ _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result)
     wf_task_finish(self, result);
     struct wf_worker *worker = wf_worker_self();
     wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
-    wf_fiber_switch_final(fiber, &worker->loop, message_of(fiber->stack, ERRAND_END));
+    wf_fiber_switch_final(fiber, &worker->loop, wf_message_of(fiber->stack, WF_ERRAND_END));
 }
 
 /* [owner]  Gives the task a fiber.  -ENOMEM: no stack. */
-static int begin(struct wf_worker *worker, struct weft_task *task)
+int wf_task_begin(struct wf_worker *worker, struct weft_task *task)
 {
     struct wf_stack *stack;
     size_t size = (size_t)wf_load_relaxed(&task->stack_size) << 10; /* relaxed: set by the spawn */
@@ -181,15 +163,16 @@ static int begin(struct wf_worker *worker, struct weft_task *task)
 /* [loop]  Runs the task until the thread comes back; others may have run in between. */
 static void run(struct wf_worker *worker, struct weft_task *task)
 {
-    if (task->fiber == NULL && begin(worker, task) != 0) {
+    if (task->fiber == NULL && wf_task_begin(worker, task) != 0) {
         wf_task_abandon(task, -ENOMEM);
         return;
     }
-    enter(worker, task);
-    void *message = wf_fiber_switch(&worker->loop, task->fiber, message_of(NULL, ERRAND_NONE));
+    wf_enter(worker, task);
+    void *message =
+        wf_fiber_switch(&worker->loop, task->fiber, wf_message_of(NULL, WF_ERRAND_NONE));
     WEFT_ASSERT(worker == wf_worker_self());  /* the loop stays with its thread */
     wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
-    arrive(worker, message);
+    wf_arrive(worker, message);
 }
 
 static void loop(struct wf_worker *worker)
@@ -241,55 +224,57 @@ void *wf_worker_main(void *arg)
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* [task]  Leaves the task with an errand, for the next one or for the loop. */
-static void leave(struct wf_worker *worker, struct weft_task *self, struct weft_task *next,
-                  enum errand errand)
-{
-    struct wf_fiber *to = &worker->loop;
-    if (next != NULL) {
-        /* One with control words of its own begins with those of the loop. */
-        bool is_begun =
-            next->fiber != NULL || (!next->keeps_fp_control && begin(worker, next) == 0);
-        if (is_begun) {
-            enter(worker, next);
-            to = next->fiber;
-        } else {
-            worker->handed = next; /* the loop tries again, and tells the task */
-        }
-    }
-    void *message = wf_fiber_switch(self->fiber, to, message_of(self, errand));
-    arrive(wf_worker_self(), message);
-}
-
 void wf_task_suspend(struct weft_task *self)
 {
-    struct wf_worker *worker = wf_worker_self();
-    WEFT_ASSERT(wf_load_relaxed(&self->wait) != WEFT_WAIT_NOTHING);
-    self->budget = WF_TASK_BUDGET;
-    leave(worker, self, worker->is_fast ? wf_steal_pick(worker) : NULL, ERRAND_PARK);
+    wf_suspend(self);
 }
 
-void wf_task_yield(struct weft_task *self)
+static inline __attribute__((always_inline)) void yield(struct wf_worker *worker,
+                                                        struct weft_task *self)
 {
-    struct wf_worker *worker = wf_worker_self();
     wf_counter_add(&worker->counters.yielded, 1);
     wf_trace(worker->trace, WF_TRACE_YIELD, wf_task_id(self), 0);
     self->budget = WF_TASK_BUDGET;
     struct weft_task *next = NULL;
-    if (worker->is_fast && !self->is_special) {
-        next = wf_steal_pick(worker);
-        if (next == NULL && !wf_steal_is_due(worker)) {
+    if (!self->is_special) {
+        next = wf_pick(worker);
+        if (next == NULL && worker->is_fast && !wf_steal_is_due(worker)) {
             return; /* nobody else wants to run here */
         }
     }
-    leave(worker, self, next, ERRAND_YIELD);
+    wf_leave(worker, self, next, WF_ERRAND_YIELD);
+}
+
+void wf_task_yield(struct weft_task *self)
+{
+    yield(wf_worker_self(), self);
+}
+
+int weft_yield(void)
+{
+    struct wf_worker *worker = wf_worker_self();
+    struct weft_task *self = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
+    if (self == NULL) {
+        (void)sched_yield(); /* cannot fail on Linux */
+        return 0;
+    }
+    yield(worker, self);
+    return wf_interrupted(self);
 }
 
 /* [any]  Queues a task that is ready, for the reason that `event` names. */
 static void place_because(struct weft_task *task, enum wf_trace_event event)
 {
-    weft_runtime *runtime = task->pool->runtime;
     struct wf_worker *worker = wf_worker_self();
+    if (worker != NULL && worker->pool == task->pool && worker->is_fast && worker->trace == NULL &&
+        !task->is_special && !WF_MIGRATES()) {
+        struct weft_task *old = wf_slot_put(worker, task);
+        if (old != NULL) {
+            wf_steal_push(worker, old);
+        }
+        return;
+    }
+    weft_runtime *runtime = task->pool->runtime;
     if (worker != NULL && worker->runtime != runtime) {
         worker = NULL; /* of another runtime: a stranger here */
     }

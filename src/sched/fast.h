@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/fast.h - what every switch between tasks goes through, inline.
+ *
+ * A switch takes less than twenty nanoseconds, of which the locked instruction of the ring's pop is
+ * the largest part.  Each function that a task is inside of when it is suspended would be the
+ * second: after a switch the CPU predicts wrongly where it returns to, at 7 ns each.  So the few
+ * functions that yield, wait, wake and end have in common are here, and only they.  In the policy
+ * of stealing with fair order only (is_fast); everything else goes the long way round, through the
+ * policy.
+ */
+#ifndef WF_SCHED_FAST_H
+#define WF_SCHED_FAST_H
+
+#include "sched/sched.h"
+
+/* ---- the slot ------------------------------------------------------------------------------ */
+
+/* [owner]  Puts a task in; gives the one that was there, NULL: none. */
+static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct weft_task *task)
+{
+    if (wf_load_relaxed(&worker->slot) == NULL) { /* relaxed: only we fill it */
+        wf_store_release(&worker->slot, task); /* (W1) release: who takes the task has it whole */
+        return NULL;
+    }
+    /* (W1) release.  acquire: a thief may have emptied it meanwhile, or we take what is there. */
+    return wf_exchange_acq_rel(&worker->slot, task);
+}
+
+/* [any]  Takes what is in; NULL: nothing. */
+static inline struct weft_task *wf_slot_take(struct wf_worker *worker)
+{
+    if (wf_load_relaxed(&worker->slot) == NULL) { /* relaxed: the exchange decides */
+        return NULL;
+    }
+    return wf_exchange_acquire(&worker->slot, NULL); /* (W1) */
+}
+
+/* ---- the next task ------------------------------------------------------------------------- */
+
+static inline struct weft_task *wf_task_of(struct wf_node *node)
+{
+    return node != NULL ? wf_container_of(node, struct weft_task, node) : NULL;
+}
+
+/* [owner, fair]  The next task of its own, but for special ones. */
+static inline struct weft_task *wf_take_fair(struct wf_worker *worker)
+{
+    struct weft_task *task;
+    if (worker->lifo_runs < WF_LIFO_RUNS_MAX) {
+        task = wf_slot_take(worker);
+        if (task != NULL) {
+            worker->lifo_runs++;
+            wf_counter_add(&worker->counters.lifo_hits, 1);
+            return task;
+        }
+    }
+    task = wf_task_of(wf_ring_pop(&worker->ring));
+    if (task == NULL && worker->lifo_runs >= WF_LIFO_RUNS_MAX) {
+        task = wf_slot_take(worker);
+    }
+    worker->lifo_runs = 0;
+    return task;
+}
+
+/* [owner]  The next task, for one that leaves; NULL: the loop has to look. */
+static inline struct weft_task *wf_pick(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    /* relaxed: whoever asks us to stand still waits until we have seen it */
+    if (!worker->is_fast || worker->polls_left == 0 ||
+        wf_load_relaxed(&runtime->world.is_stopped) != 0 || wf_inject_count(&runtime->high) > 0) {
+        return NULL;
+    }
+    worker->polls_left--;
+    return wf_take_fair(worker);
+}
+
+/* ---- switching ----------------------------------------------------------------------------- */
+
+/* What the message of a switch says, in the low bits of an address. */
+enum wf_errand {
+    WF_ERRAND_NONE,
+    WF_ERRAND_YIELD, /* of a task: queue it again */
+    WF_ERRAND_PARK,  /* of a task: make it idle, if nobody woke it */
+    WF_ERRAND_END,   /* of a stack: nothing runs on it any more */
+};
+#define WF_ERRAND_MASK 3u
+
+_Static_assert(alignof(struct wf_stack) > WF_ERRAND_MASK, "room for the errand");
+
+static inline void *wf_message_of(void *what, enum wf_errand errand)
+{
+    return (char *)what + errand;
+}
+
+/* [owner]  The thread is about to go on with this task. */
+static inline void wf_enter(struct wf_worker *worker, struct weft_task *task)
+{
+    wf_store_relaxed(&worker->current, task); /* relaxed: others only look */
+    wf_counter_add(&worker->counters.polled, 1);
+    wf_counter_add(&task->runs, 1);
+    if (worker->trace != NULL) {
+        wf_trace_put(worker->trace, WF_TRACE_FIND, wf_task_id(task), 0);
+        wf_trace_put(worker->trace, WF_TRACE_ENTER, wf_task_id(task), 0);
+    }
+}
+
+/* [task]  Leaves the task with an errand, for the next one or for the loop. */
+static inline __attribute__((always_inline)) void wf_leave(struct wf_worker *worker,
+                                                           struct weft_task *self,
+                                                           struct weft_task *next,
+                                                           enum wf_errand errand)
+{
+    struct wf_fiber *to = &worker->loop;
+    if (next != NULL) {
+        /* One with control words of its own begins with those of the loop. */
+        bool is_begun =
+            next->fiber != NULL || (!next->keeps_fp_control && wf_task_begin(worker, next) == 0);
+        if (is_begun) {
+            wf_enter(worker, next);
+            to = next->fiber;
+        } else {
+            worker->handed = next; /* the loop tries again, and tells the task */
+        }
+    }
+    void *message = wf_fiber_switch(self->fiber, to, wf_message_of(self, errand));
+    wf_arrive(wf_worker_self(), message);
+}
+
+/* [task]  As wf_task_suspend: for the few whose time counts. */
+static inline __attribute__((always_inline)) void wf_suspend(struct weft_task *self)
+{
+    struct wf_worker *worker = wf_worker_self();
+    WEFT_ASSERT(wf_load_relaxed(&self->wait) != WEFT_WAIT_NOTHING);
+    self->budget = WF_TASK_BUDGET;
+    wf_leave(worker, self, wf_pick(worker), WF_ERRAND_PARK);
+}
+
+/* ---- being interrupted --------------------------------------------------------------------- */
+
+/* [the task]  As wf_task_interrupted, which decides where there is anything to decide. */
+static inline int wf_interrupted(struct weft_task *self)
+{
+    /* relaxed: who was cancelled and does not see it yet sees it the next time */
+    if ((wf_load_relaxed(&self->state.word) & WF_STATE_CANCELLED) == 0 &&
+        wf_load_relaxed(&self->deadline) == WEFT_NEVER) {
+        return 0;
+    }
+    return wf_task_interrupted(self);
+}
+
+#endif
