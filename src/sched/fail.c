@@ -55,7 +55,8 @@ void wf_cleanups_run(struct weft_task *task)
 }
 
 /* [the task]  Keeps the message, if there is memory for it. */
-static void message_keep(struct weft_task *self, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static void
+message_keep(struct weft_task *self, const char *format, va_list arguments)
 {
     va_list again;
     va_copy(again, arguments);
