@@ -434,6 +434,14 @@ void *wf_fiber_switch_noticed(struct wf_fiber *from, struct wf_fiber *to, void *
  * stack pointer there may be 128 bytes that the compiler uses (the ABI's red zone).
  */
 #if defined(__x86_64__)
+#ifdef __AVX512F__ /* registers there are only if the compiler was told so */
+#define WF_AVX512_CLOBBERED                                                                        \
+    , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",    \
+        "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1", "k2", "k3", "k4", "k5", "k6",  \
+        "k7"
+#else
+#define WF_AVX512_CLOBBERED
+#endif
 static inline __attribute__((always_inline)) void *wf_context_switch_here(void **save, void *resume,
                                                                           void *message)
 {
@@ -462,7 +470,8 @@ static inline __attribute__((always_inline)) void *wf_context_switch_here(void *
                      :
                      : "rcx", "rdx", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1",
                        "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-                       "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+                       "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "st", "st(1)", "st(2)", "st(3)",
+                       "st(4)", "st(5)", "st(6)", "st(7)" WF_AVX512_CLOBBERED);
     return message;
 }
 #else

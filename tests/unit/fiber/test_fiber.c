@@ -287,6 +287,36 @@ static void registers_survive_a_switch(void)
     fixture_done(&f);
 }
 
+enum { BELOW = 14 }; /* words of a red zone, but for two */
+
+/* Calls nothing, so that the compiler keeps its locals below the stack pointer where the ABI allows
+ * that; the switch is no call to it. */
+static __attribute__((noinline)) uint64_t switch_from_leaf(struct wf_fiber *from,
+                                                           struct wf_fiber *to)
+{
+    volatile uint64_t locals[BELOW];
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < BELOW; i++) {
+        locals[i] = i;
+    }
+    (void)wf_context_switch_here(&from->stack_pointer, to->stack_pointer, NULL);
+    for (uint64_t i = 0; i < BELOW; i++) {
+        sum += locals[i];
+    }
+    return sum;
+}
+
+static void what_lies_below_the_stack_survives_a_switch(void)
+{
+#ifdef WF_SWITCH_NOTICED
+    tap_skip("sanitizers have to hear of every switch");
+#endif
+    struct fixture f;
+    fixture_init(&f, return_at_once);
+    CHECK_EQ(switch_from_leaf(&f.thread, &f.fiber), BELOW * (BELOW - 1) / 2);
+    fixture_done(&f);
+}
+
 /* ---- floating point control ---------------------------------------------------------------- */
 
 static uint64_t fp_control(void)
@@ -439,6 +469,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_stack_is_used_by_one_fiber_after_the_other),
     TAP_TEST(a_fiber_switches_straight_to_any_other),
     TAP_TEST(registers_survive_a_switch),
+    TAP_TEST(what_lies_below_the_stack_survives_a_switch),
     TAP_TEST(control_words_are_kept_on_request),
     TAP_TEST(control_words_are_shared_without),
     TAP_TEST(a_fiber_begins_on_an_aligned_stack),
