@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,11 +31,14 @@ enum {
     EXIT_SKIPPED = 77,
     LIMIT_DEFAULT_S = 20,
     TEXT_MAX = 4096,
+    DOING_MAX = 256,
 };
 
 static const char *program;
 static uint64_t seed;
 static int report_fd = STDERR_FILENO;
+/* Shared with the child: what it wrote here is there however it ended. */
+static char *doing;
 
 /* Coverage counters are written at a normal exit only; gcc's runtime offers this where linked. */
 extern void __gcov_dump(void) __attribute__((weak));
@@ -51,6 +55,14 @@ void tap_note(const char *format, ...)
     text[size++] = '\n';
     /* A full or closed pipe loses the remark, not the verdict. */
     (void)!write(report_fd, text, size);
+}
+
+void tap_doing(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(doing, DOING_MAX, format, args);
+    va_end(args);
 }
 
 static _Noreturn void leave(int status)
@@ -213,6 +225,7 @@ static bool run_one(size_t number, const struct tap_test *test)
     char text[TEXT_MAX];
     bool is_hung = false;
     int limit = limit_ms(test->limit_s);
+    doing[0] = '\0';
     int status = run_forked(test->run, limit, false, text, sizeof(text), &is_hung);
     bool is_skipped = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED;
     bool is_ok = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RETURNED;
@@ -229,6 +242,9 @@ static bool run_one(size_t number, const struct tap_test *test)
         printf("# ended by signal %d\n", WTERMSIG(status));
     } else if (!is_ok) {
         printf("# exit status %d\n", WEXITSTATUS(status));
+    }
+    if (!is_ok && doing[0] != '\0') {
+        printf("# while: %s\n", doing);
     }
     if (!is_ok) {
         printf("# again: WEFT_TEST_SEED=%ju %s %s\n", (uintmax_t)seed, program, test->name);
@@ -278,6 +294,11 @@ int tap_main(int argc, char **argv, const char *file, const struct tap_test *tes
     if (argc > 1 && argv[1][0] == '-' && !is_list) {
         (void)fprintf(stderr, "usage: %s [--list | NAME...]\n", program);
         return strcmp(argv[1], "--help") == 0 ? 0 : 2;
+    }
+    doing = mmap(NULL, DOING_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (doing == MAP_FAILED) {
+        (void)fprintf(stderr, "no memory\n");
+        return 2;
     }
     size_t wanted = 0;
     bool all_ok = true;

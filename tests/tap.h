@@ -48,6 +48,10 @@ _Noreturn void tap_skip(const char *reason);
 /* A remark in the report. */
 void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* What the test is about to do, for one that does the same under several conditions: the report of
+ * a failed test says the last one, also if it hung or crashed.  From one thread at a time. */
+void tap_doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 _Noreturn void tap_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void tap_check_eq(const char *file, int line, const char *a, const char *b, intmax_t va,

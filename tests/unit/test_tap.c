@@ -114,6 +114,22 @@ static void a_crash_is_a_failure_with_its_signal(void)
     CHECK(strstr(text, "# ended by signal 9") != NULL);
 }
 
+static void crash_at_the_second_thing(void)
+{
+    tap_doing("thing %d", 1);
+    tap_doing("thing %d", 2);
+    (void)raise(SIGKILL);
+}
+
+static void a_failed_test_says_what_it_was_doing_however_it_ended(void)
+{
+    const struct tap_test test = TAP_TEST(crash_at_the_second_thing);
+    char text[4096];
+    CHECK_EQ(report_of(&test, text, sizeof(text)), 1);
+    CHECK(strstr(text, "# while: thing 2\n") != NULL);
+    CHECK(strstr(text, "thing 1") == NULL);
+}
+
 static void leave_early(void)
 {
     _exit(0);
@@ -224,6 +240,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_failed_check_names_place_and_values),
     TAP_TEST(a_failure_in_any_thread_fails_the_test),
     TAP_TEST(a_crash_is_a_failure_with_its_signal),
+    TAP_TEST(a_failed_test_says_what_it_was_doing_however_it_ended),
     TAP_TEST(a_test_that_does_not_return_fails),
     TAP_TEST(a_hanging_test_is_ended_and_fails),
     TAP_TEST(a_hanging_child_is_ended_by_a_limit_that_scales_too),
