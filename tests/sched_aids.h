@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched_aids.h - runs a test under every policy, order and number of workers, and the small things
+ * that tests of tasks are made of.
+ *
+ * In what runs here a deadlock, and a failed task that nobody looked at, fail the test: one that
+ * wants them sets hooks of its own.
+ */
+#ifndef SCHED_AIDS_H
+#define SCHED_AIDS_H
+
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/atomic.h"
+#include "base/base.h"
+#include "os/os.h"
+#include "tap.h"
+#include <weft/weft.h>
+
+/* Hostile builds put every other ready task elsewhere, on purpose: there tests of order run too,
+ * and compare nothing. */
+#ifdef WF_HOSTILE
+#define HAS_ORDER 0
+#else
+#define HAS_ORDER 1
+#endif
+
+/* ---- settings ------------------------------------------------------------------------------ */
+
+struct setting {
+    enum weft_policy policy;
+    enum weft_order order;
+    unsigned workers;
+};
+
+/* With one worker order is certain; two are the least between which something moves; three have a
+ * third that sees the other two at it; eight are more than the machine has CPUs. */
+static const struct setting settings[] = {
+    {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1},        {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 2},
+    {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 3},        {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 8},
+    {WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 1}, {WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 2},
+    {WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 3}, {WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 8},
+    {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 1},      {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 2},
+    {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 3},      {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 8},
+};
+
+enum which {
+    EVERYWHERE,
+    ON_ONE_WORKER,
+    ON_SEVERAL,
+    ON_SEVERAL_THAT_STEAL,
+};
+
+static inline bool is_meant(enum which which, const struct setting *setting)
+{
+    switch (which) {
+    case ON_ONE_WORKER:
+        return setting->workers == 1;
+    case ON_SEVERAL:
+        return setting->workers > 1;
+    case ON_SEVERAL_THAT_STEAL:
+        return setting->workers > 1 && setting->policy == WEFT_POLICY_STEAL;
+    case EVERYWHERE:
+    default:
+        return true;
+    }
+}
+
+static inline void refuse_failure(void *context, const weft_failure *failure)
+{
+    (void)context;
+    tap_fail(__FILE__, __LINE__, "nobody looked at task %ju (%s): %d %s",
+             (uintmax_t)failure->task_id, failure->name, failure->error, failure->message);
+}
+
+static inline void refuse_deadlock(void *context, const weft_deadlock *deadlock)
+{
+    (void)context;
+    tap_fail(__FILE__, __LINE__, "deadlock of %zu tasks: %s", deadlock->count, deadlock->text);
+}
+
+static inline weft_options options_of(const struct setting *setting)
+{
+    return (weft_options){
+        .size = sizeof(weft_options),
+        .workers = setting->workers,
+        .policy = setting->policy,
+        .order = setting->order,
+        .seed = tap_seed(),
+        .on_failure = refuse_failure,
+        .on_deadlock = refuse_deadlock,
+    };
+}
+
+/* The options of one setting after the other, for tests that need more than the functions below:
+ *     for (struct tour tour = {.which = ON_SEVERAL}; tour_next(&tour);) { ... tour.options ... } */
+struct tour {
+    enum which which;
+    size_t next;
+    const struct setting *setting;
+    weft_options options;
+};
+
+static inline bool tour_next(struct tour *tour)
+{
+    while (tour->next < sizeof(settings) / sizeof(settings[0])) {
+        const struct setting *setting = &settings[tour->next++];
+        if (is_meant(tour->which, setting)) {
+            tap_doing("%s, %u workers",
+                      setting->policy == WEFT_POLICY_REACTOR ? "reactor"
+                      : setting->order == WEFT_ORDER_FAIR    ? "steal, fair"
+                                                             : "steal, depth first",
+                      setting->workers);
+            tour->setting = setting;
+            tour->options = options_of(setting);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Runs a body as the first task of a runtime; it gets the setting. */
+static inline void run_under(enum which which, weft_fn body)
+{
+    for (struct tour tour = {.which = which}; tour_next(&tour);) {
+        struct setting setting = *tour.setting;
+        CHECK_EQ(weft_run(body, &setting, &tour.options), 0);
+    }
+}
+
+/* Calls a body from outside with a runtime, which it must leave without tasks that fail. */
+static inline void open_under(enum which which,
+                              void (*body)(weft_runtime *runtime, const struct setting *setting))
+{
+    for (struct tour tour = {.which = which}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        CHECK(runtime != NULL);
+        body(runtime, tour.setting);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
+/* ---- waiting for what other tasks and threads do --------------------------------------------- */
+
+static inline void let_others_run(void)
+{
+    if (weft_self() == NULL) {
+        (void)sched_yield();
+    } else {
+        (void)weft_yield(); /* a task that was cancelled may wait here all the same */
+    }
+}
+
+/* Waits in a task or a thread; other tasks of the worker go on. */
+static inline void wait_for(wf_atomic_u32 *cell, uint32_t at_least)
+{
+    while (wf_load_acquire(cell) < at_least) { /* to raise_by_one */
+        let_others_run();
+    }
+}
+
+/* Waits in a task and keeps its worker: nothing else runs there. */
+static inline void hold_for(wf_atomic_u32 *cell, uint32_t at_least)
+{
+    while (wf_load_acquire(cell) < at_least) { /* to raise_by_one */
+        (void)sched_yield();
+    }
+}
+
+static inline void raise_by_one(wf_atomic_u32 *cell)
+{
+    (void)wf_fetch_add_release(cell, 1); /* to wait_for() */
+}
+
+static inline weft_info info_of(const weft_task *task)
+{
+    weft_info info;
+    CHECK_EQ(weft_task_info(task, &info), 0);
+    return info;
+}
+
+static inline enum weft_state state_of(const weft_task *task)
+{
+    return info_of(task).state;
+}
+
+static inline void wait_for_state(const weft_task *task, enum weft_state state)
+{
+    while (state_of(task) != state) {
+        let_others_run();
+    }
+}
+
+static inline weft_stats stats_of(weft_runtime *runtime)
+{
+    weft_stats stats;
+    CHECK_EQ(weft_runtime_stats(runtime, &stats), 0);
+    return stats;
+}
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+static inline weft_task *go(weft_fn fn, void *arg)
+{
+    weft_task *task = weft_go(fn, arg);
+    CHECK(task != NULL);
+    return task;
+}
+
+static inline weft_task *go_into(weft_runtime *runtime, weft_fn fn, void *arg)
+{
+    weft_task *task = NULL;
+    CHECK_EQ(weft_runtime_spawn(runtime, &task, fn, arg, NULL), 0);
+    CHECK(task != NULL);
+    return task;
+}
+
+/* Gives its argument back as its result. */
+static inline intptr_t echo(void *arg)
+{
+    return (intptr_t)arg;
+}
+
+/* Runs until the cell is raised, and gives way meanwhile. */
+static inline intptr_t stand_by(void *arg)
+{
+    wait_for(arg, 1);
+    return 0;
+}
+
+/* The same, unless it is cancelled or out of time before. */
+static inline intptr_t stand_by_or_leave(void *arg)
+{
+    wf_atomic_u32 *cell = arg;
+    while (wf_load_acquire(cell) == 0) { /* to raise_by_one */
+        int rc = weft_yield();
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static inline intptr_t count_up(void *arg)
+{
+    raise_by_one(arg);
+    return 0;
+}
+
+#endif
