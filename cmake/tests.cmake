@@ -51,6 +51,7 @@ weft_test(test_ring tests/unit/queue/test_ring.c)
 weft_test(test_green tests/unit/sched/test_green.c)
 weft_test(test_idle tests/unit/sched/test_idle.c)
 weft_test(test_state tests/unit/sched/test_state.c)
+weft_test(test_cancel tests/unit/sched/test_cancel.c)
 weft_test(test_join tests/unit/sched/test_join.c)
 weft_test(test_task tests/unit/sched/test_task.c)
 target_link_libraries(test_task PRIVATE m) # rounding modes
