@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   a runtime is what its options and the environment say, or is refused with the name of
+ * what is wrong; it keeps within its limits; the world stops; several live side by side. Method: a
+ * table of environments, each in the process of its own test; workers that are held so that queues
+ * fill; counts of threads before and after.
+ */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aids.h"
+#include "sched_aids.h"
+
+static unsigned thread_count(void)
+{
+    unsigned count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    CHECK(folder != NULL);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        count += entry->d_name[0] == '.' ? 0 : 1;
+    }
+    CHECK_EQ(closedir(folder), 0);
+    return count;
+}
+
+/* Waits until the kernel has forgotten a thread that was joined; one that stays hangs the test. */
+static void expect_threads(unsigned count)
+{
+    while (thread_count() > count) {
+        (void)sched_yield();
+    }
+}
+
+/* ---- options and environment
+ * ----------------------------------------------------------------------- */
+
+static const char *const variables[] = {"WEFT_WORKERS", "RAYA_NUM_THREADS", "WEFT_POLICY",
+                                        "WEFT_ORDER", "WEFT_STACK"};
+
+static void clear_environment(void)
+{
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        CHECK_EQ(unsetenv(variables[i]), 0);
+    }
+}
+
+static void set(const char *variable, const char *value)
+{
+    clear_environment();
+    CHECK_EQ(setenv(variable, value, 1), 0);
+}
+
+static unsigned workers_with(const weft_options *options)
+{
+    weft_runtime *runtime = NULL;
+    char text[200] = "untouched";
+    CHECK_EQ(weft_options_check(options, text, sizeof(text)), 0);
+    CHECK_EQ(weft_runtime_open(&runtime, options), 0);
+    const unsigned workers = weft_runtime_workers(runtime);
+    CHECK_EQ(weft_await(go_into(runtime, echo, (void *)3)), 3);
+    CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    return workers;
+}
+
+/* S0.21, S0.23, S2.4, part of S2.36, part of S0.22: whoever says nothing gets the CPUs; a variable
+ * says more, ours more than that of the older design, and an option the most. */
+static void the_number_of_workers_comes_from_where_it_is_said(void)
+{
+    const weft_options three = {.size = sizeof(weft_options), .workers = 3};
+    clear_environment();
+    CHECK_EQ(workers_with(NULL), wf_cpu_count());
+    CHECK_EQ(workers_with(&(weft_options){0}), wf_cpu_count());
+    set("RAYA_NUM_THREADS", "4");
+    CHECK_EQ(workers_with(NULL), 4);
+    CHECK_EQ(setenv("WEFT_WORKERS", "5", 1), 0);
+    CHECK_EQ(workers_with(NULL), 5);
+    CHECK_EQ(workers_with(&three), 3);
+}
+
+static void good_environments_are_accepted(void)
+{
+    const char *const rows[][2] = {
+        {"WEFT_POLICY", "steal"},  {"WEFT_POLICY", "reactor"},
+        {"WEFT_ORDER", "fair"},    {"WEFT_ORDER", "depth-first"},
+        {"WEFT_STACK", "1048576"}, {"WEFT_STACK", "1M"},
+        {"WEFT_STACK", "64k"},     {"WEFT_POLICY", ""}, /* as if it were not set */
+        {"WEFT_ORDER", ""},        {"WEFT_WORKERS", ""},
+        {"WEFT_STACK", ""}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        set(rows[i][0], rows[i][1]);
+        tap_doing("%s=%s", rows[i][0], rows[i][1]);
+        CHECK_EQ(workers_with(&(weft_options){.workers = 2}), 2);
+    }
+}
+
+static intptr_t give_stack_size(void *arg)
+{
+    (void)arg;
+    return (intptr_t)info_of(weft_self()).stack_size;
+}
+
+static void the_size_of_stacks_can_be_said_by_a_variable(void)
+{
+    set("WEFT_STACK", "1048576");
+    CHECK(weft_run(give_stack_size, NULL, NULL) >= 1048576);
+    clear_environment();
+    CHECK(weft_run(give_stack_size, NULL, NULL) < 1048576);
+}
+
+static void bad_environments_are_refused_by_name(void)
+{
+    const unsigned before = thread_count();
+    const char *const rows[][2] = {
+        {"WEFT_WORKERS", "abc"},      {"WEFT_WORKERS", "0"},
+        {"WEFT_WORKERS", "99999"},    {"WEFT_WORKERS", "-1"},
+        {"WEFT_WORKERS", "4 "},       {"WEFT_WORKERS", "4x"},
+        {"WEFT_WORKERS", " "},        {"WEFT_WORKERS", "18446744073709551617"},
+        {"RAYA_NUM_THREADS", "abc"},  {"RAYA_NUM_THREADS", "0"},
+        {"RAYA_NUM_THREADS", "9999"}, {"WEFT_POLICY", "random"},
+        {"WEFT_POLICY", "Steal"},     {"WEFT_ORDER", "sideways"},
+        {"WEFT_STACK", "lots"},       {"WEFT_STACK", "-5"},
+        {"WEFT_STACK", "1G"},         {"WEFT_STACK", "99999999999999999999999999"},
+        {"WEFT_STACK", "M"},          {"WEFT_STACK", "1"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[200] = "";
+        weft_runtime *const untouched = (weft_runtime *)text;
+        weft_runtime *runtime = untouched;
+        set(rows[i][0], rows[i][1]);
+        tap_doing("%s=%s", rows[i][0], rows[i][1]);
+        CHECK_EQ(weft_options_check(NULL, text, sizeof(text)), -EINVAL);
+        CHECK(strstr(text, rows[i][0]) != NULL);
+        CHECK_EQ(weft_options_check(NULL, NULL, 0), -EINVAL);
+        CHECK_EQ(weft_options_check(NULL, text, 5), -EINVAL);
+        CHECK(strlen(text) < 5); /* cut, and ended */
+        CHECK_EQ(weft_runtime_open(&runtime, NULL), -EINVAL);
+        CHECK(runtime == untouched);
+        CHECK_EQ(weft_run(echo, NULL, NULL), -EINVAL);
+        /* Whoever set it meant something by it, also where an option decides. */
+        const weft_options explicit = {.workers = 2,
+                                       .policy = WEFT_POLICY_STEAL,
+                                       .order = WEFT_ORDER_FAIR,
+                                       .stack_size = 1 << 16};
+        CHECK_EQ(weft_options_check(&explicit, text, sizeof(text)), -EINVAL);
+    }
+    expect_threads(before);
+}
+
+static void bad_options_are_refused_by_name(void)
+{
+    const unsigned before = thread_count();
+    const struct {
+        weft_options options;
+        const char *name;
+    } rows[] = {
+        {{.workers = WF_WORKERS_MAX + 1}, "workers"},
+        {{.workers = UINT32_MAX}, "workers"},
+        {{.policy = (enum weft_policy)77}, "policy"},
+        {{.order = (enum weft_order)77}, "order"},
+        {{.io = (enum weft_io)77}, "io"},
+        {{.stack_size = SIZE_MAX}, "stack_size"},
+        {{.size = 3}, "size"},
+        {{.trace_events = 17}, "trace_events"},
+    };
+    clear_environment();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[200] = "";
+        weft_runtime *runtime = NULL;
+        tap_doing("row %zu, %s", i, rows[i].name);
+        CHECK_EQ(weft_options_check(&rows[i].options, text, sizeof(text)), -EINVAL);
+        CHECK(strstr(text, rows[i].name) != NULL);
+        CHECK_EQ(weft_runtime_open(&runtime, &rows[i].options), -EINVAL);
+        CHECK(runtime == NULL);
+        CHECK_EQ(weft_run(echo, NULL, &rows[i].options), -EINVAL);
+    }
+    expect_threads(before);
+}
+
+static intptr_t run_inside(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_run(echo, NULL, NULL), -EPERM);
+    return 0;
+}
+
+static intptr_t open_inside(void *arg)
+{
+    const struct setting *setting = arg;
+    weft_options options = options_of(setting);
+    weft_runtime *runtime = NULL;
+    CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+    CHECK_EQ(weft_await(go_into(runtime, run_inside, NULL)), 0);
+    CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    return run_inside(NULL);
+}
+
+static void a_task_opens_a_runtime_but_does_not_run_one(void)
+{
+    run_under(EVERYWHERE, open_inside);
+}
+
+static void spawn_badly(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    weft_task *task = NULL;
+    CHECK_EQ(weft_runtime_spawn(NULL, &task, echo, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_runtime_spawn(runtime, &task, NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_runtime_spawn(runtime, &task, echo, NULL, &(weft_task_options){.arg_copy = 1}),
+             -EINVAL);
+    CHECK(task == NULL);
+    CHECK_EQ(weft_runtime_open(NULL, NULL), -EINVAL);
+}
+
+static void bad_spawns_into_a_runtime_are_refused(void)
+{
+    open_under(EVERYWHERE, spawn_badly);
+}
+
+/* ---- numbers of workers
+ * ------------------------------------------------------------------------------ */
+
+struct meeting {
+    wf_atomic_u32 arrived;
+    uint32_t expected;
+};
+
+/* Every one of them keeps a worker until all have one. */
+static intptr_t meet(void *arg)
+{
+    struct meeting *meeting = arg;
+    raise_by_one(&meeting->arrived);
+    hold_for(&meeting->arrived, meeting->expected);
+    return 0;
+}
+
+/* behaviour 18: more than a word of the bitmap of sleepers; and more than there are CPUs */
+static void seventy_workers_work_at_once(void)
+{
+    enum { WORKERS = 70 };
+    const struct setting many[] = {{WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, WORKERS},
+                                   {WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, WORKERS},
+                                   {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, WORKERS}};
+    for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
+        const weft_options options = options_of(&many[i]);
+        struct meeting meeting = {.expected = WORKERS};
+        weft_runtime *runtime = NULL;
+        weft_task *tasks[WORKERS];
+        tap_doing("row %zu", i);
+        CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+        CHECK_EQ(weft_runtime_workers(runtime), WORKERS);
+        for (int j = 0; j < WORKERS; j++) {
+            tasks[j] = go_into(runtime, meet, &meeting);
+        }
+        CHECK_EQ(weft_await_all(tasks, WORKERS, NULL), 0);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
+static void a_thousand_runtimes_leave_nothing(void)
+{
+    const unsigned before = thread_count();
+    for (unsigned i = 0; i < 1000; i++) {
+        const struct setting *setting = &settings[i % 2 + i % 3 * 4]; /* 1 or 2 workers */
+        const weft_options options = options_of(setting);
+        weft_runtime *runtime = NULL;
+        CHECK(setting->workers <= 2);
+        CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+        if (i % 2 == 0) {
+            weft_drop(go_into(runtime, echo, NULL));
+        }
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+    expect_threads(before);
+}
+
+static intptr_t count_blocked(void *arg)
+{
+    return weft_join(arg, NULL);
+}
+
+static void fill_with_blocked(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    enum { COUNT = 200 };
+    static weft_task *tasks[COUNT];
+    wf_atomic_u32 open = {0};
+    weft_task *awaited = go_into(runtime, stand_by, &open);
+    const unsigned before = thread_count();
+    for (int i = 0; i < COUNT; i++) {
+        tasks[i] = go_into(runtime, count_blocked, awaited);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        wait_for_state(tasks[i], WEFT_BLOCKED);
+    }
+    CHECK(thread_count() <= before);
+    raise_by_one(&open);
+    CHECK_EQ(weft_await_all(tasks, COUNT, NULL), 0);
+    CHECK_EQ(weft_await(awaited), 0);
+}
+
+/* S0.25, S0.27 */
+static void tasks_are_no_threads(void)
+{
+    open_under(EVERYWHERE, fill_with_blocked);
+}
+
+/* ---- limits
+ * ------------------------------------------------------------------------------------------ */
+
+enum { TASKS_MAX = 10 };
+
+static intptr_t spawn_up_to_the_limit(void *arg)
+{
+    (void)arg;
+    wf_atomic_u32 open = {0};
+    weft_task *tasks[TASKS_MAX];
+    weft_task *none = NULL;
+    for (int i = 0; i < TASKS_MAX - 1; i++) { /* we are one */
+        tasks[i] = go(stand_by, &open);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_spawn(&none, echo, NULL, NULL), -EAGAIN);
+        CHECK(none == NULL);
+        CHECK(weft_go(echo, NULL) == NULL);
+    }
+    raise_by_one(&open);
+    CHECK_EQ(weft_await_all(tasks, TASKS_MAX - 1, NULL), 0);
+    for (int i = 0; i < 3 * TASKS_MAX; i++) { /* there is room again */
+        CHECK_EQ(weft_await(go(echo, (void *)2)), 2);
+    }
+    return 0;
+}
+
+/* behaviour 35 */
+static void a_runtime_with_a_limit_of_tasks_refuses_and_recovers(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        tour.options.tasks_max = TASKS_MAX;
+        CHECK_EQ(weft_run(spawn_up_to_the_limit, NULL, &tour.options), 0);
+    }
+}
+
+static intptr_t spawn_one_more(void *arg)
+{
+    weft_task *task = NULL;
+    CHECK_EQ(weft_spawn(&task, count_up, arg, NULL), 0);
+    return weft_await(task);
+}
+
+static intptr_t spawn_and_wait_for_room(void *arg)
+{
+    (void)arg;
+    wf_atomic_u32 open = {0};
+    wf_atomic_u32 ran = {0};
+    weft_task *tasks[TASKS_MAX];
+    for (int i = 0; i < TASKS_MAX - 2; i++) {
+        tasks[i] = go(stand_by, &open);
+    }
+    weft_task *spawner = go(spawn_one_more, &ran); /* takes the last room itself */
+    wait_for_state(spawner, WEFT_BLOCKED);
+    CHECK_EQ(info_of(spawner).wait, WEFT_WAIT_ROOM);
+    CHECK_EQ(wf_load_acquire(&ran), 0);
+    raise_by_one(&open);
+    CHECK_EQ(weft_await_all(tasks, TASKS_MAX - 2, NULL), 0);
+    CHECK_EQ(weft_await(spawner), 0);
+    CHECK_EQ(wf_load_acquire(&ran), 1);
+    return 0;
+}
+
+static void a_spawn_may_wait_for_room(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        tour.options.tasks_max = TASKS_MAX;
+        tour.options.spawn_waits = true;
+        CHECK_EQ(weft_run(spawn_and_wait_for_room, NULL, &tour.options), 0);
+    }
+}
+
+static intptr_t give_spawn_result(void *arg)
+{
+    weft_task *task = NULL;
+    int rc = weft_spawn(&task, count_up, arg, NULL);
+    CHECK(task == NULL);
+    return rc;
+}
+
+static intptr_t cancel_who_waits_for_room(void *arg)
+{
+    (void)arg;
+    wf_atomic_u32 open = {0};
+    weft_task *tasks[TASKS_MAX];
+    for (int i = 0; i < TASKS_MAX - 2; i++) {
+        tasks[i] = go(stand_by, &open);
+    }
+    weft_task *spawner = go(give_spawn_result, &open);
+    wait_for_state(spawner, WEFT_BLOCKED);
+    CHECK_EQ(weft_cancel(spawner), 0);
+    CHECK_EQ(weft_await(spawner), -ECANCELED);
+    raise_by_one(&open);
+    return weft_await_all(tasks, TASKS_MAX - 2, NULL);
+}
+
+/* part of behaviour 32 */
+static void a_wait_for_room_can_be_cancelled(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        tour.options.tasks_max = TASKS_MAX;
+        tour.options.spawn_waits = true;
+        CHECK_EQ(weft_run(cancel_who_waits_for_room, NULL, &tour.options), 0);
+    }
+}
+
+struct filler {
+    weft_runtime *runtime;
+    int thread_id;
+    wf_atomic_u32 started;
+    wf_atomic_u32 spawned;
+    wf_atomic_u32 ran;
+};
+
+enum { MORE = 50 };
+
+static void *spawn_from_a_thread(void *arg)
+{
+    struct filler *filler = arg;
+    filler->thread_id = wf_thread_id();
+    raise_by_one(&filler->started);
+    for (int i = 0; i < MORE; i++) {
+        CHECK_EQ(weft_runtime_spawn(filler->runtime, NULL, count_up, &filler->ran, NULL), 0);
+        raise_by_one(&filler->spawned);
+    }
+    return NULL;
+}
+
+/* The runtime is full: a thread's spawn sleeps until the flag is raised, then all are run. */
+static void check_thread_waits(weft_runtime *runtime, wf_atomic_u32 *open)
+{
+    struct filler filler = {.runtime = runtime};
+    pthread_t thread;
+    CHECK_EQ(wf_thread_start(&thread, spawn_from_a_thread, &filler, NULL), 0);
+    wait_for(&filler.started, 1);
+    wait_until_asleep(filler.thread_id); /* there is nothing else it could sleep on */
+    CHECK_EQ(wf_load_acquire(&filler.spawned), 0);
+    raise_by_one(open);
+    CHECK_EQ(wf_thread_join(thread), 0);
+    wait_for(&filler.ran, MORE);
+}
+
+static void a_thread_may_wait_for_room(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        wf_atomic_u32 open = {0};
+        weft_task *tasks[TASKS_MAX];
+        tour.options.tasks_max = TASKS_MAX;
+        tour.options.spawn_waits = true;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        for (int i = 0; i < TASKS_MAX; i++) {
+            tasks[i] = go_into(runtime, stand_by, &open);
+        }
+        check_thread_waits(runtime, &open);
+        CHECK_EQ(weft_await_all(tasks, TASKS_MAX, NULL), 0);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
+struct holder {
+    wf_atomic_u32 held;
+    wf_atomic_u32 open;
+};
+
+static intptr_t hold(void *arg)
+{
+    struct holder *holder = arg;
+    raise_by_one(&holder->held);
+    hold_for(&holder->open, 1);
+    return 0;
+}
+
+/* Keeps every worker; what is spawned from outside can only be queued then. */
+static void hold_all(weft_runtime *runtime, struct holder *holder, weft_task **tasks)
+{
+    const unsigned workers = weft_runtime_workers(runtime);
+    for (unsigned i = 0; i < workers; i++) {
+        tasks[i] = go_into(runtime, hold, holder);
+        wait_for(&holder->held, i + 1);
+    }
+}
+
+enum { CAPACITY = 10, WORKERS_MOST = 8 };
+
+/* part of S4.40, X20 */
+static void a_full_global_queue_refuses_and_recovers(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        weft_task *tasks[WORKERS_MOST];
+        weft_task *none = NULL;
+        struct holder holder = {.held = {0}};
+        wf_atomic_u32 ran = {0};
+        tour.options.global_capacity = CAPACITY;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        hold_all(runtime, &holder, tasks);
+        for (int i = 0; i < CAPACITY; i++) {
+            CHECK_EQ(weft_runtime_spawn(runtime, NULL, count_up, &ran, NULL), 0);
+        }
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(weft_runtime_spawn(runtime, &none, count_up, &ran, NULL), -EAGAIN);
+        }
+        CHECK(none == NULL);
+        raise_by_one(&holder.open);
+        CHECK_EQ(weft_await_all(tasks, tour.setting->workers, NULL), 0);
+        wait_for(&ran, CAPACITY);
+        CHECK_EQ(weft_await(go_into(runtime, echo, (void *)2)), 2);
+        CHECK_EQ(wf_load_acquire(&ran), CAPACITY); /* what was refused was not run */
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
+static void a_thread_may_wait_for_the_global_queue(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        weft_task *tasks[WORKERS_MOST];
+        struct holder holder = {.held = {0}};
+        wf_atomic_u32 ran = {0};
+        tour.options.global_capacity = CAPACITY;
+        tour.options.spawn_waits = true;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        hold_all(runtime, &holder, tasks);
+        for (int i = 0; i < CAPACITY; i++) {
+            CHECK_EQ(weft_runtime_spawn(runtime, NULL, count_up, &ran, NULL), 0);
+        }
+        check_thread_waits(runtime, &holder.open);
+        CHECK_EQ(weft_await_all(tasks, tour.setting->workers, NULL), 0);
+        wait_for(&ran, CAPACITY);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(the_number_of_workers_comes_from_where_it_is_said),
+    TAP_TEST(good_environments_are_accepted),
+    TAP_TEST(the_size_of_stacks_can_be_said_by_a_variable),
+    TAP_TEST(bad_environments_are_refused_by_name),
+    TAP_TEST(bad_options_are_refused_by_name),
+    TAP_TEST(a_task_opens_a_runtime_but_does_not_run_one),
+    TAP_TEST(bad_spawns_into_a_runtime_are_refused),
+    TAP_TEST(seventy_workers_work_at_once),
+    TAP_TEST(a_thousand_runtimes_leave_nothing),
+    TAP_TEST(tasks_are_no_threads),
+    TAP_TEST(a_runtime_with_a_limit_of_tasks_refuses_and_recovers),
+    TAP_TEST(a_spawn_may_wait_for_room),
+    TAP_TEST(a_wait_for_room_can_be_cancelled),
+    TAP_TEST(a_thread_may_wait_for_room),
+    TAP_TEST(a_full_global_queue_refuses_and_recovers),
+    TAP_TEST(a_thread_may_wait_for_the_global_queue),
+};
+TAP_MAIN(tests)
