@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   while the world is stopped no task runs but the caller; who stops it has it alone; and
+ *         everything goes on afterwards.
+ * Method: tasks that count in plain memory, which may be read only while they stand still:
+ *         ThreadSanitizer sees every reader that comes too early.
+ */
+#include "sched_aids.h"
+
+enum { RUNNERS = 4, PAUSES = 3 };
+
+struct world {
+    weft_runtime *runtime;
+    wf_atomic_u32 stop;
+    uint64_t counts[RUNNERS]; /* plain: each task its own; all of them for who stopped the world */
+    struct runner {
+        struct world *world;
+        uint64_t *count;
+    } runners[RUNNERS];
+    weft_task *tasks[RUNNERS];
+};
+
+static intptr_t run_and_count(void *arg)
+{
+    const struct runner *runner = arg;
+    while (wf_load_relaxed(&runner->world->stop) == 0) {
+        *runner->count += 1;
+        (void)(*runner->count % 4 == 0 ? weft_check() : weft_yield());
+    }
+    return 0;
+}
+
+static void world_begin(struct world *world, weft_runtime *runtime)
+{
+    world->runtime = runtime;
+    for (int i = 0; i < RUNNERS; i++) {
+        world->runners[i] = (struct runner){world, &world->counts[i]};
+        world->tasks[i] = go_into(runtime, run_and_count, &world->runners[i]);
+    }
+}
+
+static void world_end(struct world *world)
+{
+    wf_store_relaxed(&world->stop, 1);
+    CHECK_EQ(weft_await_all(world->tasks, RUNNERS, NULL), 0);
+}
+
+static uint64_t sum(const struct world *world)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < RUNNERS; i++) {
+        sum += world->counts[i];
+    }
+    return sum;
+}
+
+/* Gives way to whoever would still run; then all counts are what they were. */
+static uint64_t check_stands_still(const struct world *world)
+{
+    const uint64_t before = sum(world);
+    for (int i = 0; i < 10; i++) {
+        (void)sched_yield();
+        CHECK_EQ(sum(world), before);
+    }
+    return before;
+}
+
+/* Waits until every task made a step; the world must be running. */
+static void check_goes_on(struct world *world)
+{
+    for (int i = 0; i < RUNNERS; i++) {
+        const uint64_t runs = info_of(world->tasks[i]).runs;
+        while (info_of(world->tasks[i]).runs == runs) {
+            let_others_run();
+        }
+    }
+}
+
+static void stop_from_a_thread(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    struct world world = {.runtime = NULL};
+    world_begin(&world, runtime);
+    uint64_t last = 0;
+    for (int i = 0; i < PAUSES; i++) {
+        check_goes_on(&world);
+        CHECK_EQ(weft_stop_the_world(runtime), 0);
+        CHECK(check_stands_still(&world) > last);
+        last = sum(&world);
+        CHECK_EQ(weft_start_the_world(runtime), 0);
+    }
+    check_goes_on(&world);
+    world_end(&world);
+    CHECK_EQ(stats_of(runtime).stops, PAUSES);
+}
+
+/* part of behaviour 66 */
+static void a_thread_stops_the_world_again_and_again(void)
+{
+    open_under(EVERYWHERE, stop_from_a_thread);
+}
+
+static intptr_t stop_as_a_task(void *arg)
+{
+    struct world *world = arg;
+    for (int i = 0; i < PAUSES; i++) {
+        check_goes_on(world);
+        CHECK_EQ(weft_stop_the_world(world->runtime), 0);
+        (void)check_stands_still(world);
+        CHECK_EQ(weft_start_the_world(world->runtime), 0);
+    }
+    return 0;
+}
+
+static void let_a_task_stop(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    struct world world = {.runtime = NULL};
+    world_begin(&world, runtime);
+    CHECK_EQ(weft_await(go_into(runtime, stop_as_a_task, &world)), 0);
+    check_goes_on(&world);
+    world_end(&world);
+}
+
+static void a_task_stops_the_world_and_goes_on_alone(void)
+{
+    open_under(EVERYWHERE, let_a_task_stop);
+}
+
+static void stop_while_all_sleep(weft_runtime *runtime, const struct setting *setting)
+{
+    while (stats_of(runtime).parked < setting->workers) {
+        (void)sched_yield();
+    }
+    wf_atomic_u32 ran = {0};
+    CHECK_EQ(weft_stop_the_world(runtime), 0);
+    weft_task *task = go_into(runtime, count_up, &ran); /* may be spawned, not run */
+    for (int i = 0; i < 50; i++) {
+        (void)sched_yield();
+        CHECK_EQ(wf_load_acquire(&ran), 0);
+    }
+    CHECK_EQ(weft_start_the_world(runtime), 0);
+    CHECK_EQ(weft_await(task), 0);
+}
+
+/* behaviour 65 */
+static void workers_that_sleep_stand_still_already(void)
+{
+    open_under(EVERYWHERE, stop_while_all_sleep);
+}
+
+static void *start_what_another_stopped(void *arg)
+{
+    CHECK_EQ(weft_start_the_world(arg), -EPERM);
+    return NULL;
+}
+
+static void nest(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    struct world world = {.runtime = NULL};
+    pthread_t thread;
+    CHECK_EQ(weft_start_the_world(runtime), -EPERM); /* nobody stopped it */
+    world_begin(&world, runtime);
+    check_goes_on(&world);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_stop_the_world(runtime), 0);
+    }
+    (void)check_stands_still(&world);
+    CHECK_EQ(wf_thread_start(&thread, start_what_another_stopped, runtime, NULL), 0);
+    CHECK_EQ(wf_thread_join(thread), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_start_the_world(runtime), 0);
+        (void)check_stands_still(&world);
+    }
+    CHECK_EQ(weft_start_the_world(runtime), 0);
+    CHECK_EQ(weft_start_the_world(runtime), -EPERM);
+    check_goes_on(&world);
+    world_end(&world);
+}
+
+/* behaviour 66 */
+static void stops_nest_and_belong_to_who_asked(void)
+{
+    open_under(EVERYWHERE, nest);
+}
+
+enum { STOPPERS = 3, STOPS = 20 };
+
+struct turns {
+    weft_runtime *runtime;
+    uint64_t plain; /* whoever stopped the world has it alone */
+};
+
+static void take_turns(struct turns *turns)
+{
+    for (int i = 0; i < STOPS; i++) {
+        CHECK_EQ(weft_stop_the_world(turns->runtime), 0);
+        turns->plain++;
+        CHECK_EQ(weft_start_the_world(turns->runtime), 0);
+    }
+}
+
+static void *take_turns_as_thread(void *arg)
+{
+    take_turns(arg);
+    return NULL;
+}
+
+static intptr_t take_turns_as_task(void *arg)
+{
+    take_turns(arg);
+    return 0;
+}
+
+static void stop_in_turns(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    struct turns turns = {.runtime = runtime};
+    pthread_t threads[STOPPERS];
+    weft_task *tasks[STOPPERS];
+    for (int i = 0; i < STOPPERS; i++) {
+        CHECK_EQ(wf_thread_start(&threads[i], take_turns_as_thread, &turns, NULL), 0);
+        tasks[i] = go_into(runtime, take_turns_as_task, &turns);
+    }
+    for (int i = 0; i < STOPPERS; i++) {
+        CHECK_EQ(wf_thread_join(threads[i]), 0);
+    }
+    CHECK_EQ(weft_await_all(tasks, STOPPERS, NULL), 0);
+    CHECK_EQ(turns.plain, 2 * STOPPERS * STOPS);
+    CHECK_EQ(stats_of(runtime).stops, 2 * STOPPERS * STOPS);
+    CHECK(stats_of(runtime).stop_ns_total >= stats_of(runtime).stop_ns_max);
+}
+
+static void tasks_and_threads_stop_the_world_in_turn(void)
+{
+    open_under(EVERYWHERE, stop_in_turns);
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_thread_stops_the_world_again_and_again),
+    TAP_TEST(a_task_stops_the_world_and_goes_on_alone),
+    TAP_TEST(workers_that_sleep_stand_still_already),
+    TAP_TEST(stops_nest_and_belong_to_who_asked),
+    TAP_TEST(tasks_and_threads_stop_the_world_in_turn),
+};
+TAP_MAIN(tests)
