@@ -32,7 +32,7 @@ typedef struct weft_scope {
 WEFT_API int weft_scope_open(weft_scope *scope, const weft_scope_options *options);
 
 /* Starts fn(arg) in the scope.  -ENOMEM, -EAGAIN: as weft_spawn; -ECANCELED: the scope was
- * cancelled; -EINVAL: it is closed. */
+ * cancelled; -EINVAL: it is closed; -EPERM: not inside a task of the owner's runtime. */
 WEFT_API int weft_scope_go(weft_scope *scope, weft_fn fn, void *arg);
 WEFT_API int weft_scope_spawn(weft_scope *scope, weft_fn fn, void *arg,
                               const weft_task_options *options);

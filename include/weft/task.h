@@ -155,12 +155,13 @@ enum weft_state {
 /* What a task waits for. */
 enum weft_wait {
     WEFT_WAIT_NOTHING,
-    WEFT_WAIT_TASK,       /* the end of a task, `wait_object` */
-    WEFT_WAIT_TASKS,      /* the end of any of several: weft_race */
-    WEFT_WAIT_OUTER_TASK, /* the end of a task of another runtime */
-    WEFT_WAIT_SCOPE,      /* the end of all tasks of a scope */
-    WEFT_WAIT_ROOM,       /* room for a spawn */
-    WEFT_WAIT_WORLD,      /* its turn to stop the world */
+    WEFT_WAIT_TASK,        /* the end of a task, `wait_object` */
+    WEFT_WAIT_TASKS,       /* the end of any of several: weft_race */
+    WEFT_WAIT_OUTER_TASK,  /* the end of a task of another runtime */
+    WEFT_WAIT_OUTER_TASKS, /* any of several, some of them of another runtime */
+    WEFT_WAIT_SCOPE,       /* the end of all tasks of a scope */
+    WEFT_WAIT_ROOM,        /* room for a spawn */
+    WEFT_WAIT_WORLD,       /* its turn to stop the world */
     WEFT_WAIT_KINDS
 };
 

@@ -111,13 +111,6 @@ int weft_task_message(const weft_task *task, char *text, size_t text_size)
 
 void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
 {
-    wf_lock_acquire(&pool->lock);
-    bool is_closed = pool->is_closed;
-    wf_lock_release(&pool->lock);
-    if (is_closed) {
-        return; /* a handle that outlived the runtime: there is nobody to tell */
-    }
-    weft_runtime *runtime = pool->runtime;
     const struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: the last one */
     const char *message = extra != NULL && extra->message != NULL ? extra->message : "";
     const size_t size = strlen(message) + 1;
@@ -125,15 +118,28 @@ void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
     if (failure == NULL) {
         return; /* the counters still know of it */
     }
-    *failure =
-        (struct wf_failure){.task_id = wf_load_relaxed(&task->id), .error = (int)task->result};
+    *failure = (struct wf_failure){.task_id = wf_task_id(task), .error = (int)task->result};
     wf_task_name(task, failure->name);
     memcpy(failure->message, message, size);
-    wf_lock_acquire(&runtime->failure_lock);
-    failure->next = runtime->failures;
-    runtime->failures = failure;
-    wf_counter_add(&runtime->failures_noted, 1);
-    wf_lock_release(&runtime->failure_lock);
+    wf_lock_acquire(&pool->lock);
+    bool is_closed = pool->is_closed; /* a handle that outlived the runtime: nobody is to be told */
+    if (!is_closed) {
+        failure->next = pool->failures;
+        pool->failures = failure;
+    }
+    wf_lock_release(&pool->lock);
+    if (is_closed) {
+        wf_free(failure);
+    }
+}
+
+void wf_failures_free(struct wf_failure *failures)
+{
+    while (failures != NULL) {
+        struct wf_failure *next = failures->next;
+        wf_free(failures);
+        failures = next;
+    }
 }
 
 /* What happens where the program did not say. */
@@ -152,10 +158,11 @@ static void print_failure(const weft_failure *failure)
 
 void wf_failures_report(weft_runtime *runtime)
 {
-    wf_lock_acquire(&runtime->failure_lock);
-    struct wf_failure *newest = runtime->failures;
-    runtime->failures = NULL;
-    wf_lock_release(&runtime->failure_lock);
+    struct wf_task_pool *pool = runtime->pool;
+    wf_lock_acquire(&pool->lock);
+    struct wf_failure *newest = pool->failures;
+    pool->failures = NULL;
+    wf_lock_release(&pool->lock);
     struct wf_failure *oldest = NULL;
     while (newest != NULL) { /* turned over: they are told in the order they happened */
         struct wf_failure *next = newest->next;

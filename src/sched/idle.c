@@ -57,8 +57,10 @@ bool wf_idle_begin_search(struct wf_idle *idle)
 
 bool wf_idle_end_search(struct wf_idle *idle)
 {
-    uint32_t before = wf_fetch_sub_relaxed(&idle->searching, 1); /* relaxed: as above */
-    WEFT_CHECK(before > 0);                                      /* I2 */
+    /* (S2) release, acquire: the last to give up sees what those before it took into their queues,
+     * for which they called nobody. */
+    uint32_t before = wf_fetch_sub_acq_rel(&idle->searching, 1);
+    WEFT_CHECK(before > 0); /* I2 */
     return before == 1;
 }
 

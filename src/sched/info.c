@@ -134,9 +134,13 @@ const char *weft_state_name(const weft_info *info, enum weft_style style)
 const char *weft_wait_name(enum weft_wait wait)
 {
     static const char *const names[] = {
-        [WEFT_WAIT_NOTHING] = "nothing", [WEFT_WAIT_TASK] = "task",
-        [WEFT_WAIT_TASKS] = "tasks",     [WEFT_WAIT_OUTER_TASK] = "outer-task",
-        [WEFT_WAIT_SCOPE] = "scope",     [WEFT_WAIT_ROOM] = "room",
+        [WEFT_WAIT_NOTHING] = "nothing",
+        [WEFT_WAIT_TASK] = "task",
+        [WEFT_WAIT_TASKS] = "tasks",
+        [WEFT_WAIT_OUTER_TASK] = "outer-task",
+        [WEFT_WAIT_OUTER_TASKS] = "outer-tasks",
+        [WEFT_WAIT_SCOPE] = "scope",
+        [WEFT_WAIT_ROOM] = "room",
         [WEFT_WAIT_WORLD] = "world",
     };
     return (unsigned)wait < WEFT_WAIT_KINDS ? names[wait] : "unknown";

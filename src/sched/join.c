@@ -28,6 +28,8 @@ struct wf_joiner {
 /* Whoever waits for the first of several. */
 struct race {
     WF_ATOMIC(int32_t) winner; /* [any: CAS]  -1: none yet */
+    weft_task **tasks;         /* [const]  whose lists it stands in */
+    size_t count;              /* [const] */
 };
 
 static struct wf_lock *lock_of(const struct weft_task *task)
@@ -60,11 +62,12 @@ static void list_leave(struct weft_task *task, struct wf_joiner *joiner)
 {
     struct wf_lock *lock = lock_of(task);
     wf_lock_acquire(lock);
-    for (struct wf_joiner **link = &task->joiners; joiner->is_listed; link = &(*link)->next) {
-        if (*link == joiner) { /* it is in the list, so this ends */
-            *link = joiner->next;
-            joiner->is_listed = false;
+    if (joiner->is_listed) {
+        struct wf_joiner **link = &task->joiners;
+        while (*link != joiner) { /* it is in the list, so this ends */
+            link = &(*link)->next;
         }
+        *link = joiner->next;
     }
     wf_lock_release(lock);
 }
@@ -85,6 +88,36 @@ void wf_joiners_wake(struct weft_task *task)
         wf_waiter_wake(joiner->waiter);
     }
     wf_lock_release(lock);
+}
+
+/* [closer]  Takes a waiter that will never run again out of the list. */
+static void list_forget(struct weft_task *task, const struct weft_task *waiter)
+{
+    struct wf_lock *lock = lock_of(task);
+    wf_lock_acquire(lock);
+    struct wf_joiner **link = &task->joiners;
+    while (*link != NULL) {
+        if ((*link)->waiter->task == waiter) {
+            *link = (*link)->next;
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    wf_lock_release(lock);
+}
+
+void wf_join_forget(struct weft_task *task)
+{
+    const uintptr_t object = wf_load_relaxed(&task->wait_object); /* relaxed: nobody runs it */
+    const uint32_t wait = wf_load_relaxed(&task->wait);
+    if (wait == WEFT_WAIT_OUTER_TASK) {
+        list_forget((struct weft_task *)object, task);
+    } else if (wait == WEFT_WAIT_OUTER_TASKS) {
+        const struct race *race = (const struct race *)object;
+        for (size_t i = 0; i < race->count; i++) {
+            list_forget(race->tasks[i], task);
+        }
+    }
 }
 
 /* ---- waiting for one ----------------------------------------------------------------------- */
@@ -145,9 +178,12 @@ int wf_join_main(weft_runtime *runtime, struct weft_task *task)
     if (!list_enter(task, &joiner)) {
         return 0;
     }
-    while (!wf_state_is_complete(&task->state) && rc == 0) { /* woken by either */
+    bool is_complete = false;
+    while (!is_complete && rc == 0) { /* woken by either */
         wf_waiter_wait(&runtime->main_waiter);
-        rc = wf_load_acquire(&runtime->is_deadlocked) != 0 ? -EDEADLK : 0; /* (J1) */
+        is_complete = wf_state_is_complete(&task->state);
+        bool is_stuck = wf_load_acquire(&runtime->is_deadlocked) != 0; /* (J1) */
+        rc = !is_complete && is_stuck ? -EDEADLK : 0;
     }
     list_leave(task, &joiner);
     (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_OBSERVED); /* relaxed: unref orders it */
@@ -309,7 +345,7 @@ static int race_wait(struct weft_task *self, struct race *race, struct wf_waiter
 {
     int rc = 0;
     if (self != NULL) {
-        wf_wait_begin(self, wait, NULL);
+        wf_wait_begin(self, wait, race);
     }
     for (;;) { /* Ends with one of the tasks, or when we may not wait any longer. */
         int winner = wf_load_relaxed(&race->winner); /* relaxed: the lock orders the result */
@@ -334,7 +370,7 @@ static int race_run(weft_task **tasks, size_t count, struct wf_joiner *joiners)
 {
     struct weft_task *self = wf_task_self();
     struct wf_waiter waiter;
-    struct race race;
+    struct race race = {.tasks = tasks, .count = count};
     wf_waiter_init(&waiter, self);
     wf_atomic_init(&race.winner, -1);
     enum weft_wait wait = WEFT_WAIT_TASKS;
@@ -343,7 +379,7 @@ static int race_run(weft_task **tasks, size_t count, struct wf_joiner *joiners)
         joiners[listed] =
             (struct wf_joiner){.waiter = &waiter, .race = &race, .index = (int)listed};
         if (self != NULL && tasks[listed]->pool != self->pool) {
-            wait = WEFT_WAIT_OUTER_TASK;
+            wait = WEFT_WAIT_OUTER_TASKS;
         }
         if (!list_enter(tasks[listed], &joiners[listed])) {
             int32_t nobody = -1;

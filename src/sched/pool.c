@@ -12,6 +12,7 @@
  * A pool whose runtime is closed waits for the last handle.
  */
 #include <errno.h>
+#include <sched.h>
 
 #include "sched/sched.h"
 
@@ -68,10 +69,40 @@ void wf_task_pool_close(struct wf_task_pool *pool)
     }
     wf_lock_acquire(&pool->lock);
     pool->is_closed = true;
+    struct wf_failure *failures = pool->failures;
+    pool->failures = NULL;
     bool is_over = is_over_locked(pool);
     wf_lock_release(&pool->lock);
+    wf_failures_free(failures); /* noted after the last report */
     if (is_over) {
         pool_free(pool);
+    }
+}
+
+/* ---- strangers ----------------------------------------------------------------------------- */
+
+bool wf_pool_enter(struct wf_task_pool *pool)
+{
+    (void)wf_fetch_add_relaxed(&pool->strangers, 1); /* relaxed: the fence orders it */
+    wf_fence_seq_cst();                              /* (N1) */
+    if (wf_load_relaxed(&pool->is_shut) == 0) {
+        return true;
+    }
+    wf_pool_leave(pool);
+    return false;
+}
+
+void wf_pool_leave(struct wf_task_pool *pool)
+{
+    (void)wf_fetch_sub_release(&pool->strangers, 1); /* (N2) the pool may be gone after this */
+}
+
+void wf_pool_shut(struct wf_task_pool *pool)
+{
+    wf_store_relaxed(&pool->is_shut, 1);             /* relaxed: the fence orders it */
+    wf_fence_seq_cst();                              /* (N1) */
+    while (wf_load_acquire(&pool->strangers) != 0) { /* (N2) each is a few steps from leaving */
+        (void)sched_yield();                         /* cannot fail on Linux */
     }
 }
 

@@ -17,12 +17,12 @@
 
 #include "sched/sched.h"
 
-/* Grows with everything that happens. */
+/* Grows with every round of a worker, at its beginning and at its end. */
 static uint64_t activity(weft_runtime *runtime)
 {
-    uint64_t sum = wf_counter_read(&runtime->foreign.spawned) + 1;
+    uint64_t sum = 1;
     for (unsigned i = 0; i < runtime->worker_count; i++) {
-        sum += wf_counter_read(&runtime->workers[i].counters.polled);
+        sum += wf_load_acquire(&runtime->workers[i].rounds); /* (Y1) */
     }
     return sum;
 }
@@ -34,7 +34,18 @@ bool wf_runtime_is_news(weft_runtime *runtime)
 
 /* ---- deadlocks ----------------------------------------------------------------------------- */
 
-static bool all_wait_for_tasks(weft_runtime *runtime, uint64_t live)
+static bool is_anybody_inside(weft_runtime *runtime)
+{
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        if (wf_load_acquire(&runtime->workers[i].rounds) % 2 != 0) { /* (Y1) */
+            return true;
+        }
+    }
+    return false;
+}
+
+/* By the counters, which costs little: whether it is worth to look at the tasks. */
+static bool may_all_wait_for_tasks(weft_runtime *runtime, uint64_t live)
 {
     uint64_t ended = 0;
     uint64_t begun = 0;
@@ -43,6 +54,37 @@ static bool all_wait_for_tasks(weft_runtime *runtime, uint64_t live)
         begun += wf_counter_read(&runtime->workers[i].counters.waits_for_task);
     }
     return live > 0 && begun - ended == live;
+}
+
+/* Tasks that are alive, and those of them that wait for tasks. */
+struct census {
+    uint64_t alive;
+    uint64_t waiting;
+};
+
+static void count(struct weft_task *task, void *context)
+{
+    struct census *census = context;
+    struct wf_state_view view;
+    wf_state_read(&task->state, &view);
+    if (view.lifecycle != WF_COMPLETE) {
+        census->alive++;
+        bool is_waiting = view.lifecycle == WF_IDLE &&
+                          wf_wait_is_for_task(wf_load_relaxed(&task->wait)); /* relaxed: idle */
+        census->waiting += is_waiting ? 1 : 0;
+    }
+}
+
+/* Every task waits for tasks, and nobody was inside one while we looked. */
+static bool is_deadlock(weft_runtime *runtime)
+{
+    const uint64_t before = activity(runtime);
+    struct census census = {0};
+    if (is_anybody_inside(runtime)) {
+        return false; /* it will come here after */
+    }
+    wf_task_pool_visit(runtime->pool, count, &census);
+    return census.alive > 0 && census.waiting == census.alive && activity(runtime) == before;
 }
 
 struct gathering {
@@ -60,34 +102,46 @@ static void gather(struct weft_task *task, void *context)
 }
 
 /* The task that this one waits for, or one of them; NULL: none that we know of. */
-static const struct weft_task *awaited(const struct gathering *all, const struct weft_task *task)
+static const struct weft_task *awaited(const struct weft_task *task)
 {
-    const uint32_t wait = wf_load_relaxed(&task->wait); /* relaxed: nothing runs */
-    const uintptr_t object = wf_load_relaxed(&task->wait_object);
-    for (size_t i = 0; i < all->count; i++) {
-        if ((wait == WEFT_WAIT_TASK && (uintptr_t)all->tasks[i] == object) ||
-            (wait == WEFT_WAIT_SCOPE && (uintptr_t)all->tasks[i]->scope == object)) {
-            return all->tasks[i];
-        }
+    const uintptr_t object = wf_load_relaxed(&task->wait_object); /* relaxed: nothing runs */
+    switch (wf_load_relaxed(&task->wait)) {
+    case WEFT_WAIT_TASK:
+        return (const struct weft_task *)object;
+    case WEFT_WAIT_SCOPE:
+        return wf_scope_first((struct wf_scope *)object);
+    default:
+        return NULL;
     }
-    return NULL;
 }
 
-/* Follows the waits from the first task; after as many steps as there are tasks it is in a cycle,
- * if there is one.  Gives the length of the cycle, its tasks in `cycle`. */
-static size_t find_cycle(const struct gathering *all, const struct weft_task **cycle)
+/* Follows the waits from a task; after as many steps as there are tasks it is in a cycle, if it
+ * comes into one.  Gives the length of the cycle, its tasks in `cycle`. */
+static size_t find_cycle_from(const struct weft_task *task, size_t count,
+                              const struct weft_task **cycle)
 {
-    const struct weft_task *task = all->tasks[0];
-    for (size_t i = 0; i < all->count && task != NULL; i++) {
-        task = awaited(all, task);
+    for (size_t i = 0; i < count && task != NULL; i++) {
+        task = awaited(task);
     }
     size_t length = 0;
     const struct weft_task *first = task;
     while (task != NULL && (length == 0 || task != first)) {
         cycle[length++] = task;
-        task = awaited(all, task);
+        task = awaited(task);
     }
     return task != NULL ? length : 0;
+}
+
+/* Where a task waits for any of several the walk ends, so it begins at others too; at a few, since
+ * each walk may be as long as there are tasks. */
+static size_t find_cycle(const struct gathering *all, const struct weft_task **cycle)
+{
+    enum { BEGINNINGS_MAX = 64 };
+    size_t length = 0;
+    for (size_t i = 0; i < all->count && i < BEGINNINGS_MAX && length == 0; i++) {
+        length = find_cycle_from(all->tasks[i], all->count, cycle);
+    }
+    return length;
 }
 
 /* One line a task, as many as fit. */
@@ -147,9 +201,7 @@ static void report_deadlock(weft_runtime *runtime, uint64_t live)
 void wf_runtime_quiet(weft_runtime *runtime)
 {
     wf_store_relaxed(&runtime->quiet_at, activity(runtime)); /* relaxed: a hint */
-    if (wf_load_relaxed(&runtime->failures_noted) > 0) {     /* relaxed: the lock decides */
-        wf_failures_report(runtime);
-    }
+    wf_failures_report(runtime);
     /* (C1) Either the closer, who says so and then counts, sees what ended, or we see the closer.
      */
     wf_fence_seq_cst();
@@ -158,7 +210,7 @@ void wf_runtime_quiet(weft_runtime *runtime)
         return;
     }
     uint64_t live = wf_runtime_live(runtime);
-    if (all_wait_for_tasks(runtime, live)) {
+    if (may_all_wait_for_tasks(runtime, live) && is_deadlock(runtime)) {
         report_deadlock(runtime, live);
     }
 }

@@ -178,7 +178,7 @@ static void dispatch(struct wf_reactor *reactor, int64_t now)
         }
         (void)wf_fetch_sub_relaxed(&reactor->queued, 1); /* relaxed: a number */
         if (reactor->runtime->options.global_capacity != 0) {
-            wf_room_wake(reactor->runtime);
+            wf_room_wake(reactor->runtime, WF_ROOM_QUEUE, 1);
         }
         wf_counter_add(&reactor->idle_count, (uint32_t)-1);
         worker->turn_began_ns = now;
@@ -262,17 +262,25 @@ free_reactor:
     return rc;
 }
 
-void wf_reactor_free(struct wf_reactor *reactor)
+void wf_reactor_stop(struct wf_reactor *reactor)
 {
-    if (reactor == NULL) {
+    /* relaxed: the closer's own */
+    if (reactor == NULL || wf_load_relaxed(&reactor->is_leaving) != 0) {
         return;
     }
     wf_store_release(&reactor->is_leaving, 1); /* release: pairs with the loop's load */
     wf_parker_unpark(&reactor->parker);
     int rc = wf_thread_join(reactor->thread);
     WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
-    wf_free(reactor->pinned);
-    wf_free(reactor);
+}
+
+void wf_reactor_free(struct wf_reactor *reactor)
+{
+    if (reactor != NULL) {
+        wf_reactor_stop(reactor);
+        wf_free(reactor->pinned);
+        wf_free(reactor);
+    }
 }
 
 unsigned wf_reactor_idle(const struct wf_reactor *reactor)

@@ -2,12 +2,14 @@
 /*
  * sched/room.c - limits of a runtime, and waiting for room below them.
  *
- * Two limits: tasks alive at once (tasks_max), counted here, and tasks in the global queue
+ * Two kinds: tasks alive at once (tasks_max), counted here, and tasks in the global queue
  * (global_capacity), which the queue counts itself.  A runtime without limits comes here never.
  *
- * Who waits stands in a list under the lock; whoever makes room wakes the first, who tries again,
- * and may find that another was faster.  To look whether somebody waits costs one load; the waiter
- * looks for room once more after it stands in the list, with a fence on either side: see leave.
+ * Who waits says what for and stands in the list of its kind under the lock; whoever makes room
+ * wakes as many as it made room for, who try again, and may find that another was faster.  To look
+ * whether somebody waits costs a fence and a load.  (Q1) The waiter looks for room once more after
+ * it stands in the list, with a fence in between: either it sees the room, or who made the room
+ * sees it.
  */
 #include <errno.h>
 
@@ -20,88 +22,97 @@ struct room_waiter {
     bool is_listed; /* [lock] */
 };
 
-static bool has_room(weft_runtime *runtime)
+static bool has_room(weft_runtime *runtime, enum wf_room_kind kind)
 {
     const weft_options *options = &runtime->options;
-    /* relaxed: the fences order it */
-    bool has_tasks =
-        options->tasks_max == 0 || wf_load_relaxed(&runtime->room.live) < options->tasks_max;
-    bool has_queue =
-        options->global_capacity == 0 || wf_runtime_queued(runtime) < options->global_capacity;
-    return (has_tasks && has_queue) || wf_load_relaxed(&runtime->is_closing) != 0;
+    if (wf_load_relaxed(&runtime->is_closing) != 0) { /* all relaxed: the fences order them */
+        return true;
+    }
+    return kind == WF_ROOM_TASKS ? wf_load_relaxed(&runtime->room.live) < options->tasks_max
+                                 : wf_runtime_queued(runtime) < options->global_capacity;
 }
 
-/* [locked room.lock]  False: nobody waits. */
-static bool wake_first_locked(weft_runtime *runtime)
+/* [locked room.lock] */
+static void list_locked(struct wf_room *room, enum wf_room_kind kind, struct room_waiter *waiter)
 {
-    struct wf_list *first = wf_list_pop_front(&runtime->room.waiters);
-    if (first == NULL) {
-        return false;
-    }
-    struct room_waiter *waiter = wf_container_of(first, struct room_waiter, link);
+    wf_list_push_back(&room->waiters[kind], &waiter->link);
+    waiter->is_listed = true;
+    /* relaxed: written under the lock, and the fences order it for who looks without */
+    wf_store_relaxed(&room->waiting[kind], wf_load_relaxed(&room->waiting[kind]) + 1);
+}
+
+/* [locked room.lock] */
+static void unlist_locked(struct wf_room *room, enum wf_room_kind kind, struct room_waiter *waiter)
+{
+    wf_list_remove(&waiter->link);
     waiter->is_listed = false;
-    wf_counter_add(&runtime->room.waiting, (uint32_t)-1);
-    wf_waiter_wake(&waiter->waiter);
-    return true;
+    wf_store_relaxed(&room->waiting[kind], wf_load_relaxed(&room->waiting[kind]) - 1);
+}
+
+static void wake_some(struct wf_room *room, enum wf_room_kind kind, size_t count)
+{
+    wf_lock_acquire(&room->lock);
+    while (count > 0 && !wf_list_is_empty(&room->waiters[kind])) {
+        struct room_waiter *waiter =
+            wf_container_of(room->waiters[kind].next, struct room_waiter, link);
+        unlist_locked(room, kind, waiter);
+        wf_waiter_wake(&waiter->waiter);
+        count--;
+    }
+    wf_lock_release(&room->lock);
 }
 
 void wf_room_close(weft_runtime *runtime)
 {
-    wf_lock_acquire(&runtime->room.lock);
-    while (wake_first_locked(runtime)) { /* who comes later sees that it is closing */
+    for (unsigned kind = 0; kind < WF_ROOM_KINDS; kind++) {
+        wake_some(&runtime->room, (enum wf_room_kind)kind, SIZE_MAX); /* who comes later sees it */
     }
-    wf_lock_release(&runtime->room.lock);
 }
 
-void wf_room_wake(weft_runtime *runtime)
+void wf_room_wake(weft_runtime *runtime, enum wf_room_kind kind, size_t count)
 {
-    wf_fence_seq_cst(); /* (Q1) we made room; either we see who waits, or it sees the room */
-    if (wf_load_relaxed(&runtime->room.waiting) == 0 || !has_room(runtime)) {
-        return;
+    wf_fence_seq_cst(); /* (Q1) */
+    if (wf_load_relaxed(&runtime->room.waiting[kind]) > 0) {
+        wake_some(&runtime->room, kind, count);
     }
-    wf_lock_acquire(&runtime->room.lock);
-    (void)wake_first_locked(runtime); /* nobody any more: another was faster */
-    wf_lock_release(&runtime->room.lock);
 }
 
-static void list_leave(weft_runtime *runtime, struct room_waiter *waiter)
+/* [the waiter]  Sleeps until woken; why it may not, if so. */
+static int sleep_for_room(weft_runtime *runtime, struct weft_task *self, struct wf_waiter *waiter)
 {
-    wf_lock_acquire(&runtime->room.lock);
-    if (waiter->is_listed) {
-        wf_list_remove(&waiter->link);
-        waiter->is_listed = false;
-        wf_counter_add(&runtime->room.waiting, (uint32_t)-1);
+    if (self == NULL) {
+        wf_waiter_wait(waiter);
+        return 0;
     }
-    wf_lock_release(&runtime->room.lock);
+    int rc = wf_task_interrupted(self);
+    if (rc == 0) {
+        wf_wait_begin(self, WEFT_WAIT_ROOM, runtime);
+        wf_waiter_wait(waiter);
+        wf_wait_end(self);
+        rc = wf_task_interrupted(self);
+    }
+    return rc;
 }
 
-int wf_room_wait(weft_runtime *runtime)
+int wf_room_wait(weft_runtime *runtime, enum wf_room_kind kind)
 {
     struct weft_task *self = wf_task_self();
-    struct room_waiter waiter = {.is_listed = true};
+    struct wf_room *room = &runtime->room;
+    struct room_waiter waiter;
     wf_waiter_init(&waiter.waiter, self);
-    wf_lock_acquire(&runtime->room.lock);
-    wf_list_push_back(&runtime->room.waiters, &waiter.link);
-    wf_counter_add(&runtime->room.waiting, 1);
-    wf_lock_release(&runtime->room.lock);
+    wf_lock_acquire(&room->lock);
+    list_locked(room, kind, &waiter);
+    wf_lock_release(&room->lock);
     wf_fence_seq_cst(); /* (Q1) */
-    int rc = 0;
-    if (!has_room(runtime)) {
-        rc = self != NULL ? wf_task_interrupted(self) : 0;
-        if (rc == 0) {
-            if (self != NULL) {
-                wf_wait_begin(self, WEFT_WAIT_ROOM, runtime);
-            }
-            wf_waiter_wait(&waiter.waiter);
-            if (self != NULL) {
-                wf_wait_end(self);
-                rc = wf_task_interrupted(self);
-            }
-        }
+    int rc = has_room(runtime, kind) ? 0 : sleep_for_room(runtime, self, &waiter.waiter);
+    wf_lock_acquire(&room->lock);
+    bool is_woken = !waiter.is_listed;
+    if (waiter.is_listed) {
+        unlist_locked(room, kind, &waiter);
     }
-    list_leave(runtime, &waiter);
-    if (rc != 0) {
-        wf_room_wake(runtime); /* the room that we were woken for is another's */
+    wf_lock_release(&room->lock);
+    if (rc != 0 && is_woken) {
+        wf_room_wake(runtime, kind, 1); /* the room that we were woken for is another's */
     }
     return rc;
 }
@@ -115,13 +126,13 @@ int wf_room_enter(weft_runtime *runtime)
                 return 0;
             }
         }
-        if (wf_load_relaxed(&runtime->is_closing) != 0) {
+        if (wf_load_relaxed(&runtime->is_closing) != 0) { /* relaxed: see has_room */
             return -ESHUTDOWN;
         }
         if (!runtime->options.spawn_waits) {
             return -EAGAIN;
         }
-        int rc = wf_room_wait(runtime);
+        int rc = wf_room_wait(runtime, WF_ROOM_TASKS);
         if (rc != 0) {
             return rc;
         }
@@ -131,5 +142,27 @@ int wf_room_enter(weft_runtime *runtime)
 void wf_room_leave(weft_runtime *runtime)
 {
     (void)wf_fetch_sub_relaxed(&runtime->room.live, 1); /* relaxed: the fence in wake orders it */
-    wf_room_wake(runtime);
+    wf_room_wake(runtime, WF_ROOM_TASKS, 1);
+}
+
+void wf_room_forget(struct weft_task *task)
+{
+    /* relaxed: nobody runs it */
+    weft_runtime *runtime = (weft_runtime *)wf_load_relaxed(&task->wait_object);
+    struct wf_room *room = &runtime->room;
+    wf_lock_acquire(&room->lock);
+    for (unsigned kind = 0; kind < WF_ROOM_KINDS; kind++) {
+        struct wf_list *link = room->waiters[kind].next;
+        while (link != &room->waiters[kind]) {
+            struct room_waiter *waiter = wf_container_of(link, struct room_waiter, link);
+            link = link->next;
+            if (waiter->waiter.task == task) {
+                unlist_locked(room, (enum wf_room_kind)kind, waiter);
+            }
+        }
+    }
+    wf_lock_release(&room->lock);
+    if (runtime->pool != task->pool) {
+        wf_pool_leave(runtime->pool); /* in its stead: see wf_task_spawn */
+    }
 }

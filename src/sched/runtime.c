@@ -32,15 +32,12 @@ int wf_start_report(struct wf_start *start, int rc)
         wf_store_relaxed(&start->error, rc); /* relaxed: the counter below publishes it */
     }
     (void)wf_fetch_add_release(&start->reports, 1);
-    wf_parker_unpark(&start->opener);
+    wf_parker_unpark(&start->opener); /* it lives as long as the runtime */
     uint32_t verdict;
     /* acquire: pairs with the opener's store. */
     while ((verdict = wf_load_acquire(&start->verdict)) == START_PENDING) {
         (void)wf_futex_wait(&start->verdict, START_PENDING, WF_FOREVER); /* looks again anyway */
     }
-    /* The last touch: from here on the opener may be gone. */
-    (void)wf_fetch_add_release(&start->reports, 1);
-    wf_parker_unpark(&start->opener);
     return verdict == START_GO ? 0 : -ECANCELED;
 }
 
@@ -54,7 +51,7 @@ static void start_wait(struct wf_start *start, uint32_t reports)
 /* Starts all threads or none. */
 static int start_threads(weft_runtime *runtime)
 {
-    struct wf_start start = {0};
+    struct wf_start *start = &runtime->start;
     unsigned started = 0;
     int rc = 0;
     for (; started < runtime->worker_count && rc == 0; started += rc == 0 ? 1u : 0u) {
@@ -62,14 +59,13 @@ static int start_threads(weft_runtime *runtime)
         struct wf_worker *worker = &runtime->workers[started];
         (void)snprintf(name, sizeof(name), "weft-%u", started); /* fits, or is cut */
         const struct wf_thread_options options = {.name = name};
-        worker->start = &start;
+        worker->start = start;
         rc = wf_thread_start(&worker->thread, wf_worker_main, worker, &options);
     }
-    start_wait(&start, started);
-    rc = rc != 0 ? rc : wf_load_relaxed(&start.error); /* relaxed: ordered by the reports */
-    wf_store_release(&start.verdict, rc == 0 ? START_GO : START_END); /* release: all is set up */
-    (void)wf_futex_wake(&start.verdict, INT32_MAX);
-    start_wait(&start, 2 * started); /* nobody looks at `start` any more */
+    start_wait(start, started);
+    rc = rc != 0 ? rc : wf_load_relaxed(&start->error); /* relaxed: ordered by the reports */
+    wf_store_release(&start->verdict, rc == 0 ? START_GO : START_END); /* release: all is set up */
+    (void)wf_futex_wake(&start->verdict, INT32_MAX);
     for (unsigned i = 0; i < started && rc != 0; i++) {
         (void)wf_thread_join(runtime->workers[i].thread); /* they end at once */
     }
@@ -153,8 +149,9 @@ static int fill(weft_runtime *runtime)
     wf_lock_init(&runtime->gate, WF_RANK_GATE);
     wf_lock_init(&runtime->room.lock, WF_RANK_ROOM);
     wf_lock_init(&runtime->world_lock, WF_RANK_WORLD);
-    wf_lock_init(&runtime->failure_lock, WF_RANK_FAILURE);
-    wf_list_init(&runtime->room.waiters);
+    for (unsigned kind = 0; kind < WF_ROOM_KINDS; kind++) {
+        wf_list_init(&runtime->room.waiters[kind]);
+    }
     wf_list_init(&runtime->world_waiters);
     return queues_init(runtime);
 }
@@ -284,6 +281,7 @@ static void leave(weft_runtime *runtime, bool is_forced)
         int rc = wf_thread_join(runtime->workers[i].thread);
         WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
     }
+    wf_reactor_stop(runtime->reactor); /* it looks at tasks too */
 }
 
 /* Step 6: the list goes through `node`, since no queue is in use any more. */
@@ -308,6 +306,25 @@ static void place_nowhere(weft_runtime *runtime, struct wf_worker *worker, struc
     (void)task;
 }
 
+/* What others still know of a task that waits, and whose stack goes. */
+static void forget(struct weft_task *task)
+{
+    switch (wf_load_relaxed(&task->wait)) { /* relaxed: nobody runs it */
+    case WEFT_WAIT_OUTER_TASK:
+    case WEFT_WAIT_OUTER_TASKS:
+        wf_join_forget(task);
+        break;
+    case WEFT_WAIT_ROOM:
+        wf_room_forget(task);
+        break;
+    case WEFT_WAIT_WORLD:
+        wf_world_forget(task);
+        break;
+    default:
+        break;
+    }
+}
+
 static void end_leftovers(weft_runtime *runtime)
 {
     static const struct wf_policy nobody = {.place = place_nowhere};
@@ -322,6 +339,7 @@ static void end_leftovers(weft_runtime *runtime)
             stack->next = leftovers.stacks;
             leftovers.stacks = stack;
         }
+        forget(task);
         (void)wf_state_cancel(&task->state);
         (void)wf_state_wake(
             &task->state); /* active, also behind a shield: its end is one of those */
@@ -354,6 +372,7 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
     wf_lock_release(&runtime->gate);
     wf_fence_seq_cst(); /* (C1) */
     bool is_done = wait_for_end(runtime, deadline_ns);
+    wf_pool_shut(runtime->pool);
     leave(runtime, !is_done);
     if (!is_done) {
         is_done = wf_runtime_live(runtime) == 0;
@@ -407,12 +426,12 @@ unsigned weft_runtime_workers(const weft_runtime *runtime)
 
 uint64_t wf_runtime_live(const weft_runtime *runtime)
 {
-    uint64_t ended = wf_counter_read(&runtime->foreign.completed);
+    /* (Y2) acquire, and read first: whoever is counted as ended is counted as begun below. */
+    uint64_t ended = wf_load_acquire(&runtime->foreign.completed);
     uint64_t begun = 0;
     for (unsigned i = 0; i < runtime->worker_count; i++) {
-        ended += wf_counter_read(&runtime->workers[i].counters.completed);
+        ended += wf_load_acquire(&runtime->workers[i].counters.completed);
     }
-    /* Read after: whoever is counted as ended was counted as begun before. */
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         begun += wf_counter_read(&runtime->workers[i].counters.spawned);
     }

@@ -23,6 +23,7 @@
  *
  *   edge  from                           to                            carries
  *   S1    idle.c notify: fence           sleep: fence                  one of both sees the other
+ *   S2    idle.c end_search              the last one's end_search     what was stolen before
  *   T1    state.c wake: CAS              park: CAS                     what the waker did before
  *   T2    state.c park: CAS              wake: CAS                     the suspended task
  *   T3    state.c complete, unref        the last unref, join          every use before the free
@@ -30,6 +31,10 @@
  *   W1    steal.c place: store slot      take: exchange slot           the task in the slot
  *   H1    reactor.c dispatch: store hand poll: exchange hand           the task handed over
  *   V1    trace.c start: store is_traced wf_trace_event: load          the ring of foreign threads
+ *   Y1    worker.c run: store rounds     quiet.c: load rounds          what was done in the round
+ *   Y2    task.c complete: store         runtime.c live: load          that it was spawned
+ *   N1    pool.c enter: fence            shut: fence                   one of both sees the other
+ *   N2    pool.c leave: sub              shut: load                    every use before the free
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  */
 #ifndef WF_SCHED_SCHED_H
@@ -243,6 +248,7 @@ struct wf_worker;
 struct wf_task_pool;
 struct wf_joiner;
 struct wf_scope;
+struct wf_failure;
 
 /* What few tasks have.  Allocated when first needed; it then stays with the memory of the task. */
 struct wf_task_extra {
@@ -312,7 +318,12 @@ struct wf_task_pool {
     size_t count;               /* [lock]  tasks in all slabs */
     size_t free_count;          /* [lock] */
     bool is_closed;             /* [lock]  the runtime is gone: the last task back frees the pool */
-    weft_runtime *runtime;      /* [const]  until then */
+    struct wf_failure *failures; /* [lock]  that nobody saw, newest first; none once it is closed */
+
+    /* Threads that are no worker of the runtime and are about to wake or to queue a task of it. */
+    WF_ATOMIC(uint32_t) strangers; /* [any: add] */
+    WF_ATOMIC(uint32_t) is_shut;   /* [closer: write] [any: read]  no more of them */
+    weft_runtime *runtime;         /* [const]  until then */
 };
 
 /* A worker's own free tasks. */
@@ -333,6 +344,13 @@ void wf_task_cache_done(struct wf_task_pool *pool, struct wf_task_cache *cache);
  * take or give tasks. */
 void wf_task_pool_visit(struct wf_task_pool *pool, void (*visit)(struct weft_task *, void *),
                         void *context);
+
+/* [any]  Whoever is no worker of the runtime keeps it from being freed until it leaves again.
+ * False: it is too late, nothing of it may be touched. */
+bool wf_pool_enter(struct wf_task_pool *pool);
+void wf_pool_leave(struct wf_task_pool *pool);
+/* [closer]  Lets nobody in any more, and waits until the last has left. */
+void wf_pool_shut(struct wf_task_pool *pool);
 
 /* The extra of a task, allocated if need be; NULL: out of memory. */
 struct wf_task_extra *wf_task_extra(struct weft_task *task);
@@ -371,11 +389,13 @@ struct wf_worker {
     bool is_searching;                     /* [owner] */
     struct wf_fiber loop;                  /* [owner]  the thread's own stack */
     bool is_rested;                        /* [owner]  it has not worked since it slept */
-    struct weft_task *handed;              /* [owner]  to be run next by the loop; NULL: none */
-    int64_t now_ns;                        /* [owner]  the clock, as of the last look */
-    uint64_t id_next;                      /* [owner]  ids of tasks: a block of its own */
-    uint64_t id_end;                       /* [owner] */
-    struct wf_task_cache tasks;            /* [owner] */
+    bool has_seen_closing;                 /* [owner] */
+    uint64_t round;              /* [owner]  the same as `rounds`, but for its lowest bit */
+    struct weft_task *handed;    /* [owner]  to be run next by the loop; NULL: none */
+    int64_t now_ns;              /* [owner]  the clock, as of the last look */
+    uint64_t id_next;            /* [owner]  ids of tasks: a block of its own */
+    uint64_t id_end;             /* [owner] */
+    struct wf_task_cache tasks;  /* [owner] */
     struct wf_trace_ring *trace; /* [owner]  changed while the world stands still; NULL: off */
 
     uint32_t clock_turns;         /* [owner]  polls from one look at the clock to the next */
@@ -388,6 +408,9 @@ struct wf_worker {
     struct wf_random random;      /* [owner] */
     struct wf_stack_cache stacks; /* [owner] */
     struct wf_counters counters;  /* [owner: write] [any: read] */
+
+    /* [owner: write] [any: read]  Odd: inside of tasks; grows when it goes in and comes back. */
+    WF_ATOMIC(uint64_t) rounds;
 
     /* [owner: put] [any: take]  the task made ready last. */
     alignas(WF_CACHE_LINE) WF_ATOMIC(struct weft_task *) slot;
@@ -462,15 +485,19 @@ void wf_task_suspend(struct weft_task *self);
 void wf_task_yield(struct weft_task *self);
 /* [any]  Something happened that the task may wait for.  Never too late: see `task` above. */
 void wf_task_wake(struct weft_task *task);
-/* [any]  Queues a task that is ready and in no queue, because it is new or was woken. */
-void wf_task_place_new(struct weft_task *task);
-void wf_task_place_woken(struct weft_task *task);
+/* [any]  Asks the task to end. */
+void wf_task_cancel(struct weft_task *task);
+/* [any, inside the pool]  Queues a new task. */
+void wf_task_place(struct weft_task *task);
 /* [the task]  Counts one operation; yields when it has had its share. */
 void wf_task_spend(struct weft_task *self);
 
-/* [the task]  Fills the wait record.  `is_for_task`: nothing but a task can end the wait. */
+/* [the task]  Fills the wait record. */
 void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object);
 void wf_wait_end(struct weft_task *self);
+/* [any]  Whether nothing but a task of the same runtime can end such a wait: if all are in one, it
+ * is a deadlock. */
+bool wf_wait_is_for_task(uint32_t wait);
 
 /* [the task]  0, -ECANCELED or -ETIMEDOUT: whether it may go on waiting. */
 int wf_task_interrupted(struct weft_task *self);
@@ -532,6 +559,8 @@ void wf_locals_done(struct weft_task *task);
 
 /* scope.c  [the task]  One of its tasks has ended. */
 void wf_scope_leave(struct weft_task *task, intptr_t result);
+/* scope.c  [any]  One of its tasks; NULL: none. */
+const struct weft_task *wf_scope_first(struct wf_scope *scope);
 
 /* fail.c  [the task]  Runs the cleanups that are left. */
 void wf_cleanups_run(struct weft_task *task);
@@ -539,6 +568,8 @@ void wf_cleanups_run(struct weft_task *task);
 void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task);
 /* fail.c  [loop]  Tells the hook of all that were noted. */
 void wf_failures_report(weft_runtime *runtime);
+/* fail.c  [any]  Of those that are not reported any more. */
+void wf_failures_free(struct wf_failure *failures);
 
 /* ---- runtimes ------------------------------------------------------------------------------ */
 
@@ -559,18 +590,26 @@ extern const struct wf_policy wf_policy_reactor;
 struct wf_reactor;
 /* reactor.c  Starts the control thread.  -ENOMEM, -EAGAIN. */
 int wf_reactor_new(weft_runtime *runtime);
-/* reactor.c  The workers have left.  NULL is allowed. */
+/* reactor.c  The workers have left: ends the control thread.  NULL is allowed, and twice. */
+void wf_reactor_stop(struct wf_reactor *reactor);
 void wf_reactor_free(struct wf_reactor *reactor);
 /* reactor.c  [any]  Workers that want work; tasks that want a worker.  Hints. */
 unsigned wf_reactor_idle(const struct wf_reactor *reactor);
 uint64_t wf_reactor_queued(const struct wf_reactor *reactor);
 
+/* What there can be too little of. */
+enum wf_room_kind {
+    WF_ROOM_TASKS, /* tasks_max */
+    WF_ROOM_QUEUE, /* global_capacity */
+    WF_ROOM_KINDS,
+};
+
 /* Threads and tasks that wait for room, and those who give it. */
 struct wf_room {
     struct wf_lock lock;
-    struct wf_list waiters;      /* [lock] */
-    WF_ATOMIC(uint32_t) waiting; /* [lock: write] [any: read] */
-    WF_ATOMIC(uint64_t) live;    /* [any: add]  tasks alive; only if there is a limit */
+    struct wf_list waiters[WF_ROOM_KINDS];      /* [lock] */
+    WF_ATOMIC(uint32_t) waiting[WF_ROOM_KINDS]; /* [lock: write] [any: read] */
+    WF_ATOMIC(uint64_t) live; /* [any: add]  tasks alive; only if there is a limit */
 };
 
 /* When workers leave their loop. */
@@ -580,10 +619,8 @@ enum wf_leave {
     WF_LEAVE_NOW,       /* between two tasks */
 };
 
-/* A failure that nobody saw yet. */
-struct wf_failure;
-
 struct weft_runtime {
+    struct wf_start start;
     weft_options options; /* [const]  without zeros */
     const struct wf_policy *policy;
     unsigned worker_count;     /* [const] */
@@ -620,10 +657,6 @@ struct weft_runtime {
     WF_ATOMIC(uint32_t) is_traced;  /* [stopper: write] [any: read] */
     struct wf_trace_shared outside; /* what foreign threads do, if it is traced */
 
-    struct wf_lock failure_lock;
-    struct wf_failure *failures;        /* [failure_lock]  newest first */
-    WF_ATOMIC(uint32_t) failures_noted; /* [failure_lock: write] [any: read] */
-
     struct wf_parker closer;           /* where weft_runtime_close waits */
     WF_ATOMIC(uint64_t) quiet_at;      /* [loop: write]  activity as of the last report */
     WF_ATOMIC(uint32_t) is_deadlocked; /* [loop: write] [any: read] */
@@ -655,13 +688,22 @@ void wf_runtime_quiet(weft_runtime *runtime);
 /* quiet.c  [any]  True when something happened since the last report. */
 bool wf_runtime_is_news(weft_runtime *runtime);
 
-/* room.c  [any]  Waits for room, or -EAGAIN, by the runtime's options. */
+/* room.c  [any]  Counts a task more, or waits until it may, or -EAGAIN, by the runtime's options.
+ */
 int wf_room_enter(weft_runtime *runtime);
 void wf_room_leave(weft_runtime *runtime);
-int wf_room_wait(weft_runtime *runtime);
-void wf_room_wake(weft_runtime *runtime);
+/* room.c  [any]  Until there may be room of this kind. */
+int wf_room_wait(weft_runtime *runtime, enum wf_room_kind kind);
+/* room.c  [any]  There is room for so many more. */
+void wf_room_wake(weft_runtime *runtime, enum wf_room_kind kind, size_t count);
 /* room.c  [closer]  Nobody waits any longer. */
 void wf_room_close(weft_runtime *runtime);
+
+/* join.c, room.c, safepoint.c  [closer]  The task waits, and will never run again: takes it out of
+ * lists of other runtimes. */
+void wf_join_forget(struct weft_task *task);
+void wf_room_forget(struct weft_task *task);
+void wf_world_forget(struct weft_task *task);
 
 /* report.c  [signal]  Says which task ran into the guard of its stack. */
 void wf_overflow_print(const struct wf_overflow *overflow);

@@ -80,7 +80,8 @@ int weft_scope_spawn(weft_scope *out, weft_fn fn, void *arg, const weft_task_opt
     if (scope == NULL || scope->owner == NULL) {
         return -EINVAL;
     }
-    if (worker == NULL) {
+    /* The owner's wait is one for tasks of its own runtime. */
+    if (worker == NULL || worker->pool != scope->owner->pool) {
         return -EPERM;
     }
     const struct wf_spawn spawn = {.fn = fn,
@@ -104,7 +105,7 @@ int weft_scope_spawn(weft_scope *out, weft_fn fn, void *arg, const weft_task_opt
         wf_task_abandon(task, -ECANCELED);
         return -ECANCELED;
     }
-    wf_task_place_new(task);
+    wf_task_place(task);
     return 0;
 }
 
@@ -123,6 +124,15 @@ int weft_scope_cancel(weft_scope *out, int error)
     cancel_locked(scope, error);
     wf_lock_release(&scope->lock);
     return 0;
+}
+
+const struct weft_task *wf_scope_first(struct wf_scope *scope)
+{
+    wf_lock_acquire(&scope->lock);
+    struct wf_list *first = scope->tasks.next;
+    bool is_empty = first == &scope->tasks;
+    wf_lock_release(&scope->lock);
+    return is_empty ? NULL : wf_container_of(first, struct weft_task, scope_link);
 }
 
 void wf_scope_leave(struct weft_task *task, intptr_t result)

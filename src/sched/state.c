@@ -157,7 +157,9 @@ bool wf_state_is_sole(struct wf_state *state)
 
 bool wf_state_has_one_handle(struct wf_state *state)
 {
-    return references_of(wf_load_relaxed(&state->word)) == 2; /* relaxed: both are accounted for */
+    /* relaxed: both references are accounted for.  Of a task that has ended both are handles. */
+    uint64_t word = wf_load_relaxed(&state->word);
+    return references_of(word) == 2 && lifecycle_of(word) != WF_COMPLETE;
 }
 
 int wf_state_ref(struct wf_state *state)

@@ -161,7 +161,7 @@ static struct weft_task *take_global(struct wf_worker *worker)
     }
     wf_counter_add(&worker->counters.global_fetches, count);
     if (runtime->options.global_capacity != 0) {
-        wf_room_wake(runtime);
+        wf_room_wake(runtime, WF_ROOM_QUEUE, count);
     }
     struct weft_task *first = wf_task_of(wf_chain_pop(&chain));
     if (chain.first == NULL) {
@@ -174,6 +174,9 @@ static struct weft_task *take_global(struct wf_worker *worker)
     }
     if (chain.first != NULL) {
         wf_inject_push_overflow(&runtime->global, &chain);
+    }
+    if (!worker->is_alone) {
+        notify(runtime, worker); /* somebody may have looked while they were in nobody's queue */
     }
     return first;
 }
@@ -453,6 +456,7 @@ static void rest(struct wf_worker *worker)
     if (wf_idle_asleep(&runtime->idle) + 1 >= runtime->worker_count &&
         wf_runtime_is_news(runtime)) {
         wf_runtime_quiet(runtime);
+        return; /* a hook may have made something ready */
     }
     worker->is_rested = true;
     wf_counter_add(&worker->counters.parked, 1);

@@ -210,43 +210,56 @@ static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spaw
     return 0;
 }
 
+/* [any]  Makes the task, waiting for room where the options want it. */
+static int spawn_waiting(weft_runtime *runtime, const struct wf_spawn *spawn,
+                         struct weft_task **out)
+{
+    int rc = runtime->options.tasks_max != 0 ? wf_room_enter(runtime) : 0;
+    if (rc != 0) {
+        return rc;
+    }
+    for (;;) { /* Ends with the runtime, at the latest. */
+        struct wf_worker *worker = wf_worker_self();
+        rc = worker != NULL && worker->runtime == runtime ? spawn_here(worker, spawn, out)
+                                                          : spawn_from_outside(runtime, spawn, out);
+        if (rc != -EAGAIN || !runtime->options.spawn_waits) {
+            break;
+        }
+        rc = wf_room_wait(runtime, WF_ROOM_QUEUE);
+        if (rc != 0) {
+            break;
+        }
+    }
+    if (rc != 0 && runtime->options.tasks_max != 0) {
+        wf_room_leave(runtime);
+    }
+    return rc;
+}
+
 int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct weft_task **out)
 {
+    struct wf_worker *worker = wf_worker_self();
+    struct wf_task_pool *pool = runtime->pool;
+    const bool is_stranger = worker == NULL || worker->runtime != runtime;
     int rc = options_check(spawn);
     if (rc != 0) {
         return rc;
     }
-    if (runtime->options.tasks_max != 0) {
-        rc = wf_room_enter(runtime);
-        if (rc != 0) {
-            return rc;
+    if (is_stranger && !wf_pool_enter(pool)) {
+        return -ESHUTDOWN;
+    }
+    struct weft_task *task;
+    rc = spawn_waiting(runtime, spawn, &task);
+    if (rc == 0) {
+        *out = task;
+        if (spawn->scope == NULL) {
+            wf_task_place(task);
         }
     }
-    struct weft_task *task = NULL;
-    for (;;) { /* Waits only where the options want it; ends with the runtime. */
-        struct wf_worker *worker = wf_worker_self();
-        rc = worker != NULL && worker->runtime == runtime
-                 ? spawn_here(worker, spawn, &task)
-                 : spawn_from_outside(runtime, spawn, &task);
-        if (rc != -EAGAIN || !runtime->options.spawn_waits) {
-            break;
-        }
-        rc = wf_room_wait(runtime);
-        if (rc != 0) {
-            break;
-        }
+    if (is_stranger) {
+        wf_pool_leave(pool);
     }
-    if (rc != 0) {
-        if (runtime->options.tasks_max != 0) {
-            wf_room_leave(runtime);
-        }
-        return rc;
-    }
-    *out = task;
-    if (spawn->scope == NULL) {
-        wf_task_place_new(task);
-    }
-    return 0;
+    return rc;
 }
 
 /* ---- the public calls ---------------------------------------------------------------------- */
@@ -264,7 +277,7 @@ weft_task *weft_go(weft_fn fn, void *arg)
         if (spawn_here(worker, &spawn, &task) != 0) {
             return NULL;
         }
-        wf_task_place_new(task);
+        wf_task_place(task);
         return task;
     }
     return wf_task_spawn(worker->runtime, &spawn, &task) == 0 ? task : NULL;
@@ -341,7 +354,8 @@ static void complete(struct wf_counters *counters, struct weft_task *task, intpt
     weft_runtime *runtime = task->pool->runtime;
     task->result = result;
     task->fiber = NULL;
-    wf_counter_add(&counters->completed, 1);
+    /* (Y2) release: that it was spawned, wherever that was counted. */
+    wf_store_release(&counters->completed, wf_counter_read(&counters->completed) + 1);
     if (result < 0) {
         struct wf_state_view view;
         wf_state_read(&task->state, &view);

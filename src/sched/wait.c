@@ -13,8 +13,7 @@
 
 #include "sched/sched.h"
 
-/* Only another task can end such a wait: if all tasks are in one, it is a deadlock. */
-static bool is_for_task(uint32_t wait)
+bool wf_wait_is_for_task(uint32_t wait)
 {
     return wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_TASKS || wait == WEFT_WAIT_SCOPE;
 }
@@ -29,14 +28,14 @@ void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *obje
     bool is_task = wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_OUTER_TASK;
     wf_store_relaxed(&self->wait_task_id, is_task ? wf_task_id(object) : 0);
     wf_store_relaxed(&self->wait, wait);
-    if (is_for_task(wait)) {
+    if (wf_wait_is_for_task(wait)) {
         wf_counter_add(&worker->counters.waits_for_task, 1);
     }
 }
 
 void wf_wait_end(struct weft_task *self)
 {
-    if (is_for_task(wf_load_relaxed(&self->wait))) {
+    if (wf_wait_is_for_task(wf_load_relaxed(&self->wait))) {
         wf_counter_add(&wf_worker_self()->counters.waits_ended, 1);
     }
     wf_store_relaxed(&self->wait, WEFT_WAIT_NOTHING); /* relaxed: as above */
@@ -89,9 +88,7 @@ int weft_cancel(weft_task *task)
     if (task == NULL) {
         return -EINVAL;
     }
-    if (wf_state_cancel(&task->state) == WF_WAKE_QUEUE) {
-        wf_task_place_woken(task);
-    }
+    wf_task_cancel(task);
     return 0;
 }
 

@@ -167,12 +167,23 @@ static void run(struct wf_worker *worker, struct weft_task *task)
         wf_task_abandon(task, -ENOMEM);
         return;
     }
+    wf_store_release(&worker->rounds, worker->round + 1); /* (Y1) */
     wf_enter(worker, task);
     void *message =
         wf_fiber_switch(&worker->loop, task->fiber, wf_message_of(NULL, WF_ERRAND_NONE));
     WEFT_ASSERT(worker == wf_worker_self());  /* the loop stays with its thread */
     wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
     wf_arrive(worker, message);
+    worker->round += 2;
+    wf_store_release(&worker->rounds, worker->round); /* (Y1) */
+}
+
+/* [loop]  From here on no task spawns anything on this worker: the closer has to look for those
+ * that it missed. */
+static void see_closing(struct wf_worker *worker)
+{
+    worker->has_seen_closing = true;
+    wf_parker_unpark(&worker->runtime->closer);
 }
 
 static void loop(struct wf_worker *worker)
@@ -182,6 +193,10 @@ static void loop(struct wf_worker *worker)
         if (wf_load_relaxed(&runtime->world.is_stopped) != 0) {
             wf_safe_enter(&runtime->world, &worker->safe);
             wf_safe_leave(&runtime->world, &worker->safe);
+        }
+        /* relaxed: seen by the spawns that follow, which are in the same thread */
+        if (!worker->has_seen_closing && wf_load_relaxed(&runtime->is_closing) != 0) {
+            see_closing(worker);
         }
         const uint32_t leaving = wf_load_acquire(&runtime->is_leaving); /* acquire: the closer's */
         if (leaving == WF_LEAVE_NOW) {
@@ -263,21 +278,10 @@ int weft_yield(void)
 }
 
 /* [any]  Queues a task that is ready, for the reason that `event` names. */
-static void place_because(struct weft_task *task, enum wf_trace_event event)
+static void place_because(struct wf_worker *worker, struct weft_task *task,
+                          enum wf_trace_event event)
 {
-    struct wf_worker *worker = wf_worker_self();
-    if (worker != NULL && worker->pool == task->pool && worker->is_fast && worker->trace == NULL &&
-        !task->is_special && !WF_MIGRATES()) {
-        struct weft_task *old = wf_slot_put(worker, task);
-        if (old != NULL) {
-            wf_steal_push(worker, old);
-        }
-        return;
-    }
     weft_runtime *runtime = task->pool->runtime;
-    if (worker != NULL && worker->runtime != runtime) {
-        worker = NULL; /* of another runtime: a stranger here */
-    }
     const uint64_t id = wf_task_id(task);
     const uint64_t parent = wf_load_relaxed(&task->parent_id); /* relaxed: whoever places has it */
     wf_trace_event(runtime, worker, event, id, event == WF_TRACE_SPAWN ? parent : 0);
@@ -285,21 +289,55 @@ static void place_because(struct weft_task *task, enum wf_trace_event event)
     runtime->policy->place(runtime, worker, task);
 }
 
-void wf_task_wake(struct weft_task *task)
+/* [owner]  The same on one of the task's own workers. */
+static inline void place_here(struct wf_worker *worker, struct weft_task *task,
+                              enum wf_trace_event event)
 {
-    if (wf_state_wake(&task->state) == WF_WAKE_QUEUE) {
-        place_because(task, WF_TRACE_WAKE);
+    if (!worker->is_fast || worker->trace != NULL || task->is_special || WF_MIGRATES()) {
+        place_because(worker, task, event);
+        return;
+    }
+    struct weft_task *old = wf_slot_put(worker, task);
+    if (old != NULL) {
+        wf_steal_push(worker, old);
     }
 }
 
-void wf_task_place_woken(struct weft_task *task)
+/* [any]  Changes the state, and queues the task if that is what it needs. */
+static inline void wake_by(struct weft_task *task, enum wf_wake (*change)(struct wf_state *))
 {
-    place_because(task, WF_TRACE_WAKE);
+    struct wf_worker *worker = wf_worker_self();
+    if (worker != NULL && worker->pool == task->pool) {
+        if (change(&task->state) == WF_WAKE_QUEUE) {
+            place_here(worker, task, WF_TRACE_WAKE);
+        }
+    } else if (wf_pool_enter(task->pool)) { /* its runtime may be closed meanwhile */
+        struct wf_task_pool *pool = task->pool;
+        if (change(&task->state) == WF_WAKE_QUEUE) {
+            place_because(NULL, task, WF_TRACE_WAKE);
+        }
+        wf_pool_leave(pool);
+    }
 }
 
-void wf_task_place_new(struct weft_task *task)
+void wf_task_wake(struct weft_task *task)
 {
-    place_because(task, WF_TRACE_SPAWN);
+    wake_by(task, wf_state_wake);
+}
+
+void wf_task_cancel(struct weft_task *task)
+{
+    wake_by(task, wf_state_cancel);
+}
+
+void wf_task_place(struct weft_task *task)
+{
+    struct wf_worker *worker = wf_worker_self();
+    if (worker != NULL && worker->pool == task->pool) {
+        place_here(worker, task, WF_TRACE_SPAWN);
+    } else {
+        place_because(NULL, task, WF_TRACE_SPAWN);
+    }
 }
 
 void wf_task_spend(struct weft_task *self)
