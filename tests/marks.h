@@ -10,19 +10,27 @@
 #include "base/base.h"
 #include "tap.h"
 
+/* True when this process has passed WF_REACHED(name); never in builds without marks. */
+static inline bool is_reached(const char *name)
+{
+    const struct wf_mark *mark;
+    size_t count = wf_marks(&mark);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(mark[i].name, name) == 0 && wf_load_relaxed(&mark[i].is_reached) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Fails unless this process has passed WF_REACHED(name).  Builds without marks prove nothing and
  * let it pass. */
 static inline void check_reached(const char *name)
 {
 #ifdef WF_TEST_AIDS
-    const struct wf_mark *mark;
-    size_t count = wf_marks(&mark);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(mark[i].name, name) == 0 && wf_load_relaxed(&mark[i].is_reached) != 0) {
-            return;
-        }
+    if (!is_reached(name)) {
+        tap_fail(__FILE__, __LINE__, "the branch %s was not taken", name);
     }
-    tap_fail(__FILE__, __LINE__, "the branch %s was not taken", name);
 #else
     (void)name;
 #endif

@@ -18,9 +18,7 @@
  *
  *   edge  from                          to                            carries
  *   R1    ring.c push: store tail       steal: load tail              the slots' contents
- *   R2    ring.c steal: release head    push: load head               slots read before refilled,
- *                                                                     also past a pop: its CAS
- *                                                                     carries the edge on
+ *   R2    ring.c steal: release head    look: load head               slots read before refilled
  *   R3    ring.c pop, overflow, release: steal: load head             a position seen => its tail
  *         CAS head
  *   D1    deque.c push: store bottom    steal: load bottom            the slots' contents
@@ -77,6 +75,10 @@ struct wf_ring {
 
     /* [owner: write] [any: read]  one past the newest item. */
     alignas(WF_CACHE_LINE) WF_ATOMIC(wf_ring_pos) tail;
+
+    /* [owner]  The head as the owner last saw or left it.  Thieves only add to both positions, so
+     * what it shows as empty is empty, and what it shows as room is room. */
+    wf_ring_pair known;
 
     struct wf_queue_counters counters;
 

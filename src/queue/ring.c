@@ -10,6 +10,14 @@
  *   2 copy     plain reads, undisturbed: the owner refills only below steal + capacity.
  *   3 release  CAS head: steal = real, whatever the owner popped meanwhile.
  *
+ * The owner keeps a copy of the head it knows and goes by that: its push finds room without a look
+ * at a cell that thieves write, and its pop compares with a value at hand.  A load of the head
+ * would wait for the locked instruction that wrote it, and the compare-and-exchange for the load: 2
+ * to 4 ns of a push and pop of 12 to 15.  When the copy is old, the compare-and-exchange fails or
+ * the ring seems full, and only then the owner looks.
+ *
+ * Rejected: a pop that adds one to both positions at once and mends afterwards what a thief at work
+ * or an empty ring made of it: no faster, measured, than to compare with what is known.
  * Rejected: the roles the other way round (a thief advances `steal`, gives up when the owner popped
  * meanwhile): owner and thief would hold the same slots, or a busy owner would defeat every steal.
  * Rejected: 16-bit positions.  A thief that sleeps while 65,536 items pass would find its head
@@ -48,6 +56,15 @@ void wf_ring_init(struct wf_ring *ring)
     *ring = (struct wf_ring){0};
 }
 
+/* [owner]  The head as it is now; known from here on. */
+static wf_ring_pair look(struct wf_ring *ring)
+{
+    /* acquire: pairs with (R2).  The thief's reads of its slots come before our refill. */
+    wf_ring_pair head = wf_load_acquire(&ring->head);
+    wf_plain_store(&ring->known, head);
+    return head;
+}
+
 /* [owner]  Takes the oldest half out at one stroke.  False: a thief came in between. */
 static bool take_half(struct wf_ring *ring, wf_ring_pair head, struct wf_chain *batch)
 {
@@ -59,6 +76,7 @@ static bool take_half(struct wf_ring *ring, wf_ring_pair head, struct wf_chain *
         WF_REACHED("ring.overflow_lost_to_thief");
         return false;
     }
+    wf_plain_store(&ring->known, pair(next, next));
     for (wf_ring_pos i = 0; i < half; i++) {
         wf_chain_push(batch, wf_plain_load(slot_at(ring, (wf_ring_pos)(first + i))));
     }
@@ -72,7 +90,7 @@ static bool make_room(struct wf_ring *ring, wf_ring_pos tail, wf_overflow_fn ove
                       void *context)
 {
     for (;;) { /* Each lost CAS means that a thief claimed items; it ends when one is at work. */
-        wf_ring_pair head = wf_load_acquire(&ring->head); /* pairs with (R2) */
+        wf_ring_pair head = look(ring);
         if (distance(steal_of(head), tail) < WF_RING_CAPACITY) {
             return true;
         }
@@ -87,34 +105,49 @@ static bool make_room(struct wf_ring *ring, wf_ring_pos tail, wf_overflow_fn ove
     }
 }
 
-void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn overflow,
-                  void *context)
+/* [owner]  There is room. */
+static void put(struct wf_ring *ring, wf_ring_pos tail, struct wf_node *item)
 {
-    WEFT_ASSERT(item != NULL);
-    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
-    /* acquire: pairs with (R2).  The thief's reads of its slots come before our refill. */
-    wf_ring_pair head = wf_load_acquire(&ring->head);
-    wf_counter_add(&ring->counters.pushed, 1);
-    if (distance(steal_of(head), tail) >= WF_RING_CAPACITY &&
-        !make_room(ring, tail, overflow, context)) {
-        WF_REACHED("ring.full_while_stolen_from");
-        struct wf_chain batch = {0};
-        wf_chain_push(&batch, item);
-        wf_counter_add(&ring->counters.overflowed, 1);
-        overflow(context, &batch);
-        return;
-    }
     wf_plain_store(slot_at(ring, tail), item);
     WF_JITTER();
     /* (R1) release: who sees this tail sees the slot and everything in the item. */
     wf_store_release(&ring->tail, (wf_ring_pos)(tail + 1));
 }
 
+/* [owner]  By what was known the ring is full.  Apart, so that a push with room saves no registers
+ * for what it does not do: a pop's locked instruction waits for these stores too. */
+static __attribute__((noinline, cold)) void push_full(struct wf_ring *ring, struct wf_node *item,
+                                                      wf_overflow_fn overflow, void *context)
+{
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    if (make_room(ring, tail, overflow, context)) {
+        put(ring, tail, item);
+        return;
+    }
+    WF_REACHED("ring.full_while_stolen_from");
+    struct wf_chain batch = {0};
+    wf_chain_push(&batch, item);
+    wf_counter_add(&ring->counters.overflowed, 1);
+    overflow(context, &batch);
+}
+
+void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn overflow,
+                  void *context)
+{
+    WEFT_ASSERT(item != NULL);
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    wf_counter_add(&ring->counters.pushed, 1);
+    if (distance(steal_of(wf_plain_load(&ring->known)), tail) < WF_RING_CAPACITY) {
+        put(ring, tail, item);
+    } else {
+        push_full(ring, item, overflow, context);
+    }
+}
+
 size_t wf_ring_push_chain(struct wf_ring *ring, struct wf_chain *chain)
 {
-    wf_ring_pos tail = wf_load_relaxed(&ring->tail);  /* relaxed: only the owner writes it */
-    wf_ring_pair head = wf_load_acquire(&ring->head); /* pairs with (R2) */
-    size_t room = WF_RING_CAPACITY - distance(steal_of(head), tail);
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    size_t room = WF_RING_CAPACITY - distance(steal_of(look(ring)), tail);
     size_t taken = 0;
     while (taken < room && chain->first != NULL) {
         wf_plain_store(slot_at(ring, (wf_ring_pos)(tail + taken)), wf_chain_pop(chain));
@@ -130,8 +163,7 @@ size_t wf_ring_push_chain(struct wf_ring *ring, struct wf_chain *chain)
 struct wf_node *wf_ring_pop(struct wf_ring *ring)
 {
     wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
-    /* relaxed: a stale head makes the CAS fail, and the slots are the owner's own stores. */
-    wf_ring_pair head = wf_load_relaxed(&ring->head);
+    wf_ring_pair head = wf_plain_load(&ring->known);
     for (;;) { /* A lost CAS means that a thief claimed or released; there are finitely many. */
         wf_ring_pos real = real_of(head);
         if (real == tail) {
@@ -140,15 +172,16 @@ struct wf_node *wf_ring_pop(struct wf_ring *ring)
         wf_ring_pos next = (wf_ring_pos)(real + 1);
         bool is_stolen_from = steal_of(head) != real;
         WEFT_ASSERT(!is_stolen_from || steal_of(head) != next); /* I1 */
+        wf_ring_pair popped = pair(is_stolen_from ? steal_of(head) : next, next);
         WF_JITTER();
-        /* (R3) release: who sees this head sees a tail at or past it.  It also carries (R2) on: the
-         * owner's next push loads this head and so synchronises with the thief before it. */
-        if (wf_cas_release(&ring->head, &head,
-                           pair(is_stolen_from ? steal_of(head) : next, next))) {
+        /* (R3) release: who sees this head sees a tail at or past it. */
+        if (wf_cas_release(&ring->head, &head, popped)) {
+            wf_plain_store(&ring->known, popped);
             wf_counter_add(&ring->counters.popped, 1);
             return wf_plain_load(slot_at(ring, real));
         }
         WF_REACHED("ring.pop_met_thief");
+        head = look(ring);
     }
 }
 
@@ -197,9 +230,8 @@ static void release(struct wf_ring *from)
 struct wf_node *wf_ring_steal(struct wf_ring *from, struct wf_ring *into)
 {
     WEFT_ASSERT(from != into);
-    wf_ring_pos tail = wf_load_relaxed(&into->tail);  /* relaxed: the thief owns `into` */
-    wf_ring_pair head = wf_load_acquire(&into->head); /* pairs with (R2): somebody steals from us */
-    wf_ring_pos room = (wf_ring_pos)(WF_RING_CAPACITY - distance(steal_of(head), tail));
+    wf_ring_pos tail = wf_load_relaxed(&into->tail); /* relaxed: the thief owns `into` */
+    wf_ring_pos room = (wf_ring_pos)(WF_RING_CAPACITY - distance(steal_of(look(into)), tail));
     wf_ring_pos first;
     wf_ring_pos count = claim(from, (wf_ring_pos)(room + 1), &first);
     if (count == 0) {

@@ -36,8 +36,9 @@ static void start(wf_ring_pos position, int count)
         wf_ring_init(&rings[i]);
     }
     wf_store_relaxed(&rings[0].tail, position);
-    wf_store_relaxed(&rings[0].head,
-                     (wf_ring_pair)((unsigned)position << WF_RING_POS_BITS | position));
+    wf_ring_pair head = (wf_ring_pair)((unsigned)position << WF_RING_POS_BITS | position);
+    wf_store_relaxed(&rings[0].head, head);
+    wf_plain_store(&rings[0].known, head);
     overflowed = (struct wf_chain){0};
     batches = 0;
     for (int i = 0; i < count; i++) {

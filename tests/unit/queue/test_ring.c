@@ -66,6 +66,7 @@ static void init_at(struct wf_ring *ring, wf_ring_pos position)
     wf_ring_init(ring);
     wf_store_relaxed(&ring->head, pair(position, position));
     wf_store_relaxed(&ring->tail, position);
+    ring->known = pair(position, position);
 }
 
 /* ---- alone --------------------------------------------------------------------------------- */
@@ -365,6 +366,64 @@ static void the_counters_add_up(void)
     CHECK_EQ(stats.popped, 1);
 }
 
+/* ---- the head that the owner knows ----------------------------------------------------------- */
+
+/* A pop whose copy of the head were not kept up would be right, and twice as slow. */
+static void alone_the_owner_always_knows_the_head(void)
+{
+    struct wf_ring ring;
+    struct spill spill = {0};
+    struct wf_chain chain = items_chain(items, 0, CAPACITY);
+    wf_ring_init(&ring);
+    for (size_t round = 0; round < 3; round++) {
+        CHECK_EQ(wf_ring_push_chain(&ring, &chain), CAPACITY);
+        wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill); /* half goes */
+        CHECK_EQ(spill.calls, 1);
+        check_pops(&ring, HALF, CAPACITY + 1);
+        fill(&ring, 0, CAPACITY);
+        check_pops(&ring, 0, CAPACITY);
+        chain = items_chain(items, 0, CAPACITY);
+        spill = (struct spill){0};
+    }
+    CHECK(!is_reached("ring.pop_met_thief"));
+}
+
+static void an_owner_that_only_pushes_finds_the_room_that_thieves_made(void)
+{
+    struct wf_ring ring;
+    struct wf_ring mine;
+    size_t pushed = CAPACITY;
+    wf_ring_init(&ring);
+    wf_ring_init(&mine);
+    fill(&ring, 0, CAPACITY);
+    for (size_t taken = 0; taken < 10 * (size_t)CAPACITY; taken += HALF) {
+        CHECK_EQ(item_index(wf_ring_steal(&ring, &mine)), (taken + HALF - 1) % ITEMS);
+        for (size_t i = taken; i + 1 < taken + HALF; i++) {
+            CHECK_EQ(item_index(wf_ring_pop(&mine)), i % ITEMS);
+        }
+        for (; pushed < taken + HALF + CAPACITY; pushed++) {
+            fill(&ring, pushed % ITEMS, pushed % ITEMS + 1);
+        }
+    }
+    CHECK_EQ(wf_ring_count(&ring), CAPACITY);
+}
+
+static void an_owner_does_not_pop_what_thieves_took(void)
+{
+    struct wf_ring ring;
+    struct wf_ring mine;
+    wf_ring_init(&ring);
+    wf_ring_init(&mine);
+    for (size_t count = 1; count <= 5; count++) {
+        fill(&ring, 0, count);
+        while (wf_ring_steal(&ring, &mine) != NULL) {
+        }
+        CHECK(wf_ring_pop(&ring) == NULL);
+        fill(&ring, 7, 8);
+        check_pops(&ring, 7, 8);
+    }
+}
+
 /* ---- one operation between any two instructions of another ---------------------------------- */
 
 struct scene {
@@ -576,6 +635,9 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_thief_counts_slots_lent_to_another_as_full),
     TAP_TEST(a_second_thief_gets_nothing_and_changes_nothing),
     TAP_TEST(the_counters_add_up),
+    TAP_TEST(alone_the_owner_always_knows_the_head),
+    TAP_TEST(an_owner_that_only_pushes_finds_the_room_that_thieves_made),
+    TAP_TEST(an_owner_does_not_pop_what_thieves_took),
     TAP_TEST(a_pop_meets_a_steal),
     TAP_TEST_LIMIT(a_pop_and_a_steal_are_both_interrupted, LIMIT_STEPPED_S),
     TAP_TEST(a_steal_meets_a_steal),
