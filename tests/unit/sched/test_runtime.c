@@ -12,22 +12,32 @@
 #include "aids.h"
 #include "sched_aids.h"
 
+/* Threads of runtimes, by their names: sanitizers have some of their own. */
 static unsigned thread_count(void)
 {
     unsigned count = 0;
     DIR *folder = opendir("/proc/self/task");
     CHECK(folder != NULL);
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        count += entry->d_name[0] == '.' ? 0 : 1;
+        char path[300];
+        char name[16] = "";
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file != NULL) { /* or it has gone meanwhile */
+            (void)!fread(name, 1, sizeof(name) - 1, file);
+            (void)fclose(file);
+        }
+        count += strncmp(name, "weft-", 5) == 0 ? 1 : 0;
     }
     CHECK_EQ(closedir(folder), 0);
     return count;
 }
 
-/* Waits until the kernel has forgotten a thread that was joined; one that stays hangs the test. */
-static void expect_threads(unsigned count)
+/* Waits until the kernel has forgotten the threads that were joined; one that stays hangs the
+ * test. */
+static void expect_no_threads(void)
 {
-    while (thread_count() > count) {
+    while (thread_count() > 0) {
         (void)sched_yield();
     }
 }
@@ -110,7 +120,6 @@ static void the_size_of_stacks_can_be_said_by_a_variable(void)
 
 static void bad_environments_are_refused_by_name(void)
 {
-    const unsigned before = thread_count();
     const char *const rows[][2] = {
         {"WEFT_WORKERS", "abc"},      {"WEFT_WORKERS", "0"},
         {"WEFT_WORKERS", "99999"},    {"WEFT_WORKERS", "-1"},
@@ -144,12 +153,11 @@ static void bad_environments_are_refused_by_name(void)
                                        .stack_size = 1 << 16};
         CHECK_EQ(weft_options_check(&explicit, text, sizeof(text)), -EINVAL);
     }
-    expect_threads(before);
+    expect_no_threads();
 }
 
 static void bad_options_are_refused_by_name(void)
 {
-    const unsigned before = thread_count();
     const struct {
         weft_options options;
         const char *name;
@@ -174,7 +182,7 @@ static void bad_options_are_refused_by_name(void)
         CHECK(runtime == NULL);
         CHECK_EQ(weft_run(echo, NULL, &rows[i].options), -EINVAL);
     }
-    expect_threads(before);
+    expect_no_threads();
 }
 
 static intptr_t run_inside(void *arg)
@@ -259,7 +267,6 @@ static void seventy_workers_work_at_once(void)
 
 static void a_thousand_runtimes_leave_nothing(void)
 {
-    const unsigned before = thread_count();
     for (unsigned i = 0; i < 1000; i++) {
         const struct setting *setting = &settings[i % 2 + i % 3 * 4]; /* 1 or 2 workers */
         const weft_options options = options_of(setting);
@@ -271,7 +278,7 @@ static void a_thousand_runtimes_leave_nothing(void)
         }
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
     }
-    expect_threads(before);
+    expect_no_threads();
 }
 
 static intptr_t count_blocked(void *arg)
@@ -281,7 +288,6 @@ static intptr_t count_blocked(void *arg)
 
 static void fill_with_blocked(weft_runtime *runtime, const struct setting *setting)
 {
-    (void)setting;
     enum { COUNT = 200 };
     static weft_task *tasks[COUNT];
     wf_atomic_u32 open = {0};
@@ -293,6 +299,7 @@ static void fill_with_blocked(weft_runtime *runtime, const struct setting *setti
     for (int i = 0; i < COUNT; i++) {
         wait_for_state(tasks[i], WEFT_BLOCKED);
     }
+    CHECK(before >= setting->workers); /* they are found by their names */
     CHECK(thread_count() <= before);
     raise_by_one(&open);
     CHECK_EQ(weft_await_all(tasks, COUNT, NULL), 0);
