@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLAGS = ["-std=c11", "-O2", "-D_GNU_SOURCE", "-DWF_MODEL", "-I", str(ROOT / "src"), "-I",
-         str(ROOT / "tests"), f"-fmacro-prefix-map={ROOT}/="]
+         str(ROOT / "tests"), "-I", str(ROOT / "include"), f"-fmacro-prefix-map={ROOT}/="]
 
 # name, model program, source with the fault, (text, replacement)...
 FAULTS = [
