@@ -120,6 +120,29 @@ FAULTS = [
     ("state: a cancel breaks a shield", "model_state", "src/sched/state.c",
      ("return (word & CANCELLED) != 0 && (word & SHIELD_MASK) == 0;",
       "return (word & CANCELLED) != 0;")),
+    ("state: the flag that somebody joined comes before who", "model_state", "src/sched/state.c",
+     ("    wf_store_relaxed(&state->joiner, joiner); /* relaxed: published by the word */\n", ""),
+     ("    WEFT_CHECK((before & JOINED) == 0); /* one at a time */",
+      "    wf_store_relaxed(&state->joiner, joiner);")),
+    ("state: the end gives the run's reference back before it wakes a list", "model_state",
+     "src/sched/state.c",
+     ("with_lifecycle(word, WF_COMPLETE) - (is_shared ? 0 : REFERENCE_ONE);",
+      "with_lifecycle(word, WF_COMPLETE) - REFERENCE_ONE;")),
+    ("state: the end does not look again who joined", "model_state", "src/sched/state.c",
+     ("        bool is_shared = (word & SHARED) != 0;\n",
+      "        bool is_shared = (word & SHARED) != 0;\n        uint64_t first = word;\n"),
+     ("        if (wf_cas_acq_rel_both(&state->word, &word, next)) {\n"
+      "            return (is_shared ?",
+      "        bool is_done = wf_cas_acq_rel_both(&state->word, &word, next);\n"
+      "        if (!is_done && ((word ^ first) & JOINED) != 0) {\n"
+      "            is_done = wf_cas_acq_rel_both(&state->word, &word,\n"
+      "                with_lifecycle(word, WF_COMPLETE) - (is_shared ? 0 : REFERENCE_ONE));\n"
+      "            next = with_lifecycle(word, WF_COMPLETE) - (is_shared ? 0 : REFERENCE_ONE);\n"
+      "        }\n        if (is_done) {\n            return (is_shared ?")),
+    ("state: a sole reference is told by a count that may fall", "model_state",
+     "src/sched/state.c",
+     ("    return references_of(wf_load_acquire(&state->word)) == 1;",
+      "    return references_of(wf_load_acquire(&state->word)) <= 2;")),
     ("idle: no second look", "model_idle", "src/sched/idle.c",
      ("    if (has_work(context) && withdraw(idle, worker)) {", "    if (false) {")),
     ("idle: the bit is cleared without a look", "model_idle", "src/sched/idle.c",

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Goal:   with src/sched/state.c a task that is woken runs again after the last wake, is queued
- *         once at a time, is freed once and after every use, and a cancel is never lost, in every
- *         order of steps under every memory model.
+ *         once at a time, is freed once and after every use, a cancel is never lost, and who joins
+ *         a task is woken by its end and sees the result, in every order of steps under every
+ *         memory model.
  * Method: a worker runs one task that waits for news; wakers and cancellers bring some.  The queue
  *         is a plain variable: two who queue at once, or one who queues what still runs, race.
+ *         Handles and the run give their references back; the memory is the checker's, so that a
+ *         late touch is a use after free.  (The calls that wait are in model_join.c.)
  *         Keeps S4.37, S4.38, S4.39; behaviours 10, 11.
  */
 #include "model/model.h"
@@ -184,6 +187,82 @@ static void wake_late_and_drop(void)
     release(wf_state_unref(state));
 }
 
+/* ---- joining ------------------------------------------------------------------------------- */
+
+/* The end of a run, as in task.c: but for SHARED the task is not touched after the step. */
+static void run_and_hand_over(void)
+{
+    struct wf_state *task = state; /* its address, whatever becomes of it */
+    wf_plain_store(&context, 7);   /* the result */
+    void *joiner;
+    const unsigned ended = wf_state_complete(task, &joiner);
+    bool is_last = (ended & WF_ENDED_LAST) != 0;
+    if (joiner != NULL) {
+        MODEL_REQUIRE(joiner == &parker);
+        wf_parker_unpark(&parker);
+    }
+    if ((ended & WF_ENDED_SHARED) != 0) {
+        wf_parker_unpark(&parker);
+        is_last = wf_state_unref(task);
+    }
+    release(is_last);
+}
+
+static void see_result_and_drop(struct wf_state *task)
+{
+    MODEL_REQUIRE(wf_plain_load(&context) == 7);
+    release(wf_state_is_sole(task) || wf_state_unref(task));
+}
+
+static void wait_for_end(const struct wf_state *task)
+{
+    do {
+        (void)wf_parker_park(&parker, WF_FOREVER);
+    } while (!wf_state_is_complete(task));
+}
+
+static void join_alone(void)
+{
+    struct wf_state *task = state;
+    if (wf_state_has_one_handle(task) && wf_state_join(task, &parker)) {
+        wait_for_end(task);
+    } else {
+        MODEL_REQUIRE(wf_state_is_complete(task));
+    }
+    see_result_and_drop(task);
+}
+
+/* It may take back that it waits; if that is too late the result is there. */
+static void join_and_give_up(void)
+{
+    struct wf_state *task = state;
+    if (wf_state_join(task, &parker) && wf_state_unjoin(task)) {
+        release(wf_state_is_sole(task) || wf_state_unref(task));
+        return;
+    }
+    see_result_and_drop(task);
+}
+
+static void join_by_sharing(void)
+{
+    struct wf_state *task = state;
+    if (wf_state_share(task)) {
+        wait_for_end(task);
+    }
+    see_result_and_drop(task);
+}
+
+/* Never waits: as weft_try_join. */
+static void look_and_drop(void)
+{
+    struct wf_state *task = state;
+    if (wf_state_is_complete(task)) {
+        see_result_and_drop(task);
+    } else {
+        release(wf_state_is_sole(task) || wf_state_unref(task));
+    }
+}
+
 static const struct model_test tests[] = {
     {.name = "one wake",
      .setup = start,
@@ -225,11 +304,52 @@ static const struct model_test tests[] = {
      .threads = {run_and_complete, ref_and_drop_both, wake_late_and_drop},
      .names = {"worker", "holder", "waker"},
      .check = check_freed},
+    {.name = "the only handle joins",
+     .setup = start_shared,
+     .threads = {run_and_hand_over, join_alone},
+     .names = {"worker", "joiner"},
+     .check = check_freed},
+    {.name = "a joiner that gives up",
+     .setup = start_shared,
+     .threads = {run_and_hand_over, join_and_give_up},
+     .names = {"worker", "joiner"},
+     .check = check_freed},
+    {.name = "a joiner by way of sharing",
+     .setup = start_shared,
+     .threads = {run_and_hand_over, join_by_sharing},
+     .names = {"worker", "joiner"},
+     .check = check_freed},
+    {.name = "a joiner and one who looks",
+     .setup = start_three,
+     .threads = {run_and_hand_over, join_by_sharing, look_and_drop},
+     .names = {"worker", "joiner", "looker"},
+     .check = check_freed},
+    {.name = "two who look",
+     .setup = start_three,
+     .threads = {run_and_hand_over, look_and_drop, look_and_drop},
+     .names = {"worker", "looker 1", "looker 2"},
+     .check = check_freed},
+};
+
+static const struct model_equivalent equivalents[] = {
+    {"wf_state_complete: wf_cas_acq_rel_both(&state->word) -> release",
+     "It replaces the word that an acquire before it has read, the load or the last failure; and "
+     "whoever is last has read a word in which no other reference was left, so nobody can have "
+     "changed it there and back since."},
+    {"wf_state_unjoin: wf_fetch_sub_acq_rel(&state->word) -> acquire",
+     "Who takes its join back then gives back the handle, and that releases."},
+    {"wf_state_share: wf_fetch_or_acq_rel(&state->word) -> acquire",
+     "Publishes nothing by itself: what the end of the task is to find stands in the list, under "
+     "its lock."},
 };
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"state", tests, MODEL_COUNT(tests),
-                                             NULL,    0,     "src/sched/state.c"};
+    static const struct model_suite suite = {"state",
+                                             tests,
+                                             MODEL_COUNT(tests),
+                                             equivalents,
+                                             MODEL_COUNT(equivalents),
+                                             "src/sched/state.c"};
     return model_main(argc, argv, &suite);
 }
