@@ -154,7 +154,9 @@ static struct weft_task *take_global(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     struct wf_chain chain = {0};
-    size_t room = WF_INJECT_BATCH_MAX;
+    /* On top of a deque that has something the batch would be all that the owner takes. */
+    bool is_deque_busy = !worker->is_fast && wf_deque_count(&worker->deque) > 0;
+    size_t room = is_deque_busy ? 1 : WF_INJECT_BATCH_MAX;
     size_t count = wf_inject_pop(&runtime->global, runtime->worker_count, room, &chain);
     if (count == 0) {
         return NULL;
