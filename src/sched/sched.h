@@ -485,10 +485,13 @@ void wf_task_suspend(struct weft_task *self);
 void wf_task_yield(struct weft_task *self);
 /* [any]  Something happened that the task may wait for.  Never too late: see `task` above. */
 void wf_task_wake(struct weft_task *task);
+/* [any]  The same for who knows its worker; NULL: a foreign thread. */
+void wf_task_wake_on(struct wf_worker *worker, struct weft_task *task);
 /* [any]  Asks the task to end. */
 void wf_task_cancel(struct weft_task *task);
 /* [any, inside the pool]  Queues a new task. */
 void wf_task_place(struct weft_task *task);
+void wf_task_place_on(struct wf_worker *worker, struct weft_task *task);
 /* [the task]  Counts one operation; yields when it has had its share. */
 void wf_task_spend(struct weft_task *self);
 
@@ -538,8 +541,9 @@ void wf_task_describe(const struct weft_task *task, weft_info *out);
 
 /* task.c  [any]  Makes a task and places it. */
 int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct weft_task **out);
-/* task.c  [the task]  Everything that is due at the end; the task must not be touched after. */
-void wf_task_finish(struct weft_task *task, intptr_t result);
+/* task.c  [the task]  Everything that is due at the end; the task must not be touched after.  Gives
+ * the worker on which it ended. */
+struct wf_worker *wf_task_finish(struct weft_task *task, intptr_t result);
 /* task.c  [any]  Makes the memory of a task with options, deadline or pins as that of one without.
  */
 void wf_task_reset(struct weft_task *task);

@@ -277,7 +277,7 @@ weft_task *weft_go(weft_fn fn, void *arg)
         if (spawn_here(worker, &spawn, &task) != 0) {
             return NULL;
         }
-        wf_task_place(task);
+        wf_task_place_on(worker, task);
         return task;
     }
     return wf_task_spawn(worker->runtime, &spawn, &task) == 0 ? task : NULL;
@@ -322,10 +322,9 @@ int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void 
 /* ---- the end ------------------------------------------------------------------------------- */
 
 /* [any]  The last reference is gone. */
-static void task_free(struct weft_task *task)
+static void task_free(struct wf_worker *worker, struct weft_task *task)
 {
     struct wf_task_pool *pool = task->pool;
-    struct wf_worker *worker = wf_worker_self();
     uint32_t marks = wf_load_relaxed(&task->marks); /* relaxed: the last reference orders all */
     if (__builtin_expect(task->result < 0, 0) &&
         (marks & (WF_MARK_OBSERVED | WF_MARK_CANCELLED)) == 0) {
@@ -344,14 +343,15 @@ static void task_free(struct weft_task *task)
 void wf_task_unref(struct weft_task *task)
 {
     if (wf_state_is_sole(&task->state) || wf_state_unref(&task->state)) {
-        task_free(task);
+        task_free(wf_worker_self(), task);
     }
 }
 
 /* [any]  The result is there: tells everybody.  The task is not touched after. */
-static void complete(struct wf_counters *counters, struct weft_task *task, intptr_t result)
+static void complete(struct wf_worker *worker, struct weft_task *task, intptr_t result)
 {
     weft_runtime *runtime = task->pool->runtime;
+    struct wf_counters *counters = worker != NULL ? &worker->counters : &runtime->foreign;
     task->result = result;
     task->fiber = NULL;
     /* (Y2) release: that it was spawned, wherever that was counted. */
@@ -370,7 +370,7 @@ static void complete(struct wf_counters *counters, struct weft_task *task, intpt
     void *joiner;
     unsigned ended = wf_state_complete(&task->state, &joiner);
     if (joiner != NULL) {
-        wf_task_wake(joiner);
+        wf_task_wake_on(worker, joiner);
     }
     if ((ended & WF_ENDED_SHARED) != 0) {
         wf_joiners_wake(task);
@@ -379,7 +379,7 @@ static void complete(struct wf_counters *counters, struct weft_task *task, intpt
         }
     }
     if ((ended & WF_ENDED_LAST) != 0) {
-        task_free(task);
+        task_free(worker, task);
     }
     if (is_limited) {
         wf_room_leave(runtime);
@@ -397,14 +397,15 @@ static void undress(struct weft_task *task, intptr_t result)
     }
 }
 
-void wf_task_finish(struct weft_task *task, intptr_t result)
+struct wf_worker *wf_task_finish(struct weft_task *task, intptr_t result)
 {
     if (!task->is_plain) {
         undress(task, result);
     }
     struct wf_worker *worker = wf_worker_self();
     wf_trace(worker->trace, WF_TRACE_FINISH, wf_task_id(task), 0);
-    complete(&worker->counters, task, result);
+    complete(worker, task, result);
+    return worker;
 }
 
 void wf_task_abandon(struct weft_task *task, intptr_t result)
@@ -413,5 +414,5 @@ void wf_task_abandon(struct weft_task *task, intptr_t result)
     if (!task->is_plain) {
         undress(task, result);
     }
-    complete(worker != NULL ? &worker->counters : &task->pool->runtime->foreign, task, result);
+    complete(worker, task, result);
 }

@@ -117,8 +117,7 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
         /* What lay in the frame that was left can be neither closed nor run any more. */
         WEFT_CHECK(task->open_scopes == NULL);
         WEFT_CHECK(task->cleanups == NULL);
-        wf_task_finish(task, result);
-        worker = wf_worker_self();
+        worker = wf_task_finish(task, result);
         task = NULL;
         if (is_default) {
             task = next_on(worker, stack, &to);
@@ -133,8 +132,7 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
 _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result)
 {
     struct wf_fiber *fiber = self->fiber;
-    wf_task_finish(self, result);
-    struct wf_worker *worker = wf_worker_self();
+    struct wf_worker *worker = wf_task_finish(self, result);
     wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
     wf_fiber_switch_final(fiber, &worker->loop, wf_message_of(fiber->stack, WF_ERRAND_END));
 }
@@ -304,9 +302,9 @@ static inline void place_here(struct wf_worker *worker, struct weft_task *task,
 }
 
 /* [any]  Changes the state, and queues the task if that is what it needs. */
-static inline void wake_by(struct weft_task *task, enum wf_wake (*change)(struct wf_state *))
+static inline void wake_by(struct wf_worker *worker, struct weft_task *task,
+                           enum wf_wake (*change)(struct wf_state *))
 {
-    struct wf_worker *worker = wf_worker_self();
     if (worker != NULL && worker->pool == task->pool) {
         if (change(&task->state) == WF_WAKE_QUEUE) {
             place_here(worker, task, WF_TRACE_WAKE);
@@ -322,22 +320,31 @@ static inline void wake_by(struct weft_task *task, enum wf_wake (*change)(struct
 
 void wf_task_wake(struct weft_task *task)
 {
-    wake_by(task, wf_state_wake);
+    wake_by(wf_worker_self(), task, wf_state_wake);
+}
+
+void wf_task_wake_on(struct wf_worker *worker, struct weft_task *task)
+{
+    wake_by(worker, task, wf_state_wake);
 }
 
 void wf_task_cancel(struct weft_task *task)
 {
-    wake_by(task, wf_state_cancel);
+    wake_by(wf_worker_self(), task, wf_state_cancel);
 }
 
-void wf_task_place(struct weft_task *task)
+void wf_task_place_on(struct wf_worker *worker, struct weft_task *task)
 {
-    struct wf_worker *worker = wf_worker_self();
     if (worker != NULL && worker->pool == task->pool) {
         place_here(worker, task, WF_TRACE_SPAWN);
     } else {
         place_because(NULL, task, WF_TRACE_SPAWN);
     }
+}
+
+void wf_task_place(struct weft_task *task)
+{
+    wf_task_place_on(wf_worker_self(), task);
 }
 
 void wf_task_spend(struct weft_task *self)
