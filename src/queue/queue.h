@@ -104,6 +104,8 @@ size_t wf_ring_push_chain(struct wf_ring *ring, struct wf_chain *chain);
 
 /* [owner]  The oldest item; NULL when empty. */
 struct wf_node *wf_ring_pop(struct wf_ring *ring);
+/* [owner]  The same for a ring that nobody ever steals from: without a locked instruction. */
+struct wf_node *wf_ring_pop_alone(struct wf_ring *ring);
 
 /* [thief, owner of `into`]  Moves half of `from`, rounded up, but no more than fits, into `into`
  * and gives one of the items to run at once, the newest of them; NULL when there was nothing or

@@ -185,6 +185,21 @@ struct wf_node *wf_ring_pop(struct wf_ring *ring)
     }
 }
 
+struct wf_node *wf_ring_pop_alone(struct wf_ring *ring)
+{
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    wf_ring_pos real = real_of(wf_plain_load(&ring->known));
+    WEFT_ASSERT(wf_load_relaxed(&ring->head) == pair(real, real)); /* nobody steals */
+    if (real == tail) {
+        return NULL;
+    }
+    wf_ring_pos next = (wf_ring_pos)(real + 1);
+    wf_store_relaxed(&ring->head, pair(next, next)); /* relaxed: others only look */
+    wf_plain_store(&ring->known, pair(next, next));
+    wf_counter_add(&ring->counters.popped, 1);
+    return wf_plain_load(slot_at(ring, real));
+}
+
 /* [thief]  Step 1.  Gives how many items were claimed, from *first on; 0: none to be had. */
 static wf_ring_pos claim(struct wf_ring *from, wf_ring_pos room, wf_ring_pos *first)
 {

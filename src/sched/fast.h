@@ -19,7 +19,12 @@
 /* [owner]  Puts a task in; gives the one that was there, NULL: none. */
 static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct weft_task *task)
 {
-    if (wf_load_relaxed(&worker->slot) == NULL) { /* relaxed: only we fill it */
+    struct weft_task *old = wf_load_relaxed(&worker->slot); /* relaxed: only we fill it */
+    if (worker->is_alone) {
+        wf_store_relaxed(&worker->slot, task); /* relaxed: nobody else takes it */
+        return old;
+    }
+    if (old == NULL) {
         wf_store_release(&worker->slot, task); /* (W1) release: who takes the task has it whole */
         return NULL;
     }
@@ -30,8 +35,13 @@ static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct wef
 /* [any]  Takes what is in; NULL: nothing. */
 static inline struct weft_task *wf_slot_take(struct wf_worker *worker)
 {
-    if (wf_load_relaxed(&worker->slot) == NULL) { /* relaxed: the exchange decides */
+    struct weft_task *task = wf_load_relaxed(&worker->slot); /* relaxed: the exchange decides */
+    if (task == NULL) {
         return NULL;
+    }
+    if (worker->is_alone) {
+        wf_store_relaxed(&worker->slot, NULL); /* relaxed: we are the only one */
+        return task;
     }
     return wf_exchange_acquire(&worker->slot, NULL); /* (W1) */
 }
@@ -55,7 +65,8 @@ static inline struct weft_task *wf_take_fair(struct wf_worker *worker)
             return task;
         }
     }
-    task = wf_task_of(wf_ring_pop(&worker->ring));
+    task = wf_task_of(worker->is_alone ? wf_ring_pop_alone(&worker->ring)
+                                       : wf_ring_pop(&worker->ring));
     if (task == NULL && worker->lifo_runs >= WF_LIFO_RUNS_MAX) {
         task = wf_slot_take(worker);
     }

@@ -100,6 +100,28 @@ static void order_survives_the_wrap_at_every_fill(void)
     }
 }
 
+/* behaviour 1, for the pop of a ring that has no thieves; the positions wrap on the way */
+static void a_ring_without_thieves_pops_in_order_too(void)
+{
+    for (size_t kept = 1; kept <= CAPACITY; kept++) {
+        struct wf_ring ring;
+        struct wf_queue_stats stats;
+        init_at(&ring, (wf_ring_pos)(0 - kept));
+        CHECK(wf_ring_pop_alone(&ring) == NULL);
+        fill(&ring, 0, kept);
+        for (size_t i = kept; i < ITEMS; i++) {
+            CHECK_EQ(item_index(wf_ring_pop_alone(&ring)), i - kept);
+            CHECK_EQ(wf_ring_count(&ring), kept - 1);
+            fill(&ring, i, i + 1);
+        }
+        CHECK_EQ(item_index(wf_ring_pop_alone(&ring)), ITEMS - kept);
+        check_pops(&ring, ITEMS - kept + 1, ITEMS); /* the other pop goes on where this one was */
+        CHECK(wf_ring_pop_alone(&ring) == NULL);
+        wf_queue_stats_read(&ring.counters, &stats);
+        CHECK_EQ(stats.popped, ITEMS);
+    }
+}
+
 /* Everything a ring does, begun at a position so that all of it happens across a wrap. */
 static void check_whole_life_from(wf_ring_pos position)
 {
@@ -622,6 +644,7 @@ static void a_push_with_room_takes_a_fixed_number_of_steps(void)
 static const struct tap_test tests[] = {
     TAP_TEST(items_come_out_in_the_order_they_went_in),
     TAP_TEST(order_survives_the_wrap_at_every_fill),
+    TAP_TEST(a_ring_without_thieves_pops_in_order_too),
     TAP_TEST(positions_wrap_without_a_trace),
     TAP_TEST(the_257th_push_moves_the_oldest_128_in_one_batch),
     TAP_TEST(a_push_into_room_that_a_thief_holds_overflows_alone),
