@@ -55,13 +55,25 @@ static void push_global(struct wf_inject *inject, struct weft_task *task)
     wf_inject_push_overflow(inject, &chain);
 }
 
+/* [owner]  Into the deque of depth-first order. */
+static __attribute__((noinline)) void push_newest(struct wf_worker *worker, struct weft_task *task)
+{
+    if (wf_deque_push(&worker->deque, &task->node) != 0) {
+        push_global(&worker->runtime->global, task);
+    }
+}
+
 void wf_steal_push(struct wf_worker *worker, struct weft_task *task)
 {
     weft_runtime *runtime = worker->runtime;
+    if (worker->is_fast && worker->is_alone) { /* nothing to be done after it */
+        wf_ring_push(&worker->ring, &task->node, overflow, &runtime->global);
+        return;
+    }
     if (runtime->options.order == WEFT_ORDER_FAIR) {
         wf_ring_push(&worker->ring, &task->node, overflow, &runtime->global);
-    } else if (wf_deque_push(&worker->deque, &task->node) != 0) {
-        push_global(&runtime->global, task);
+    } else {
+        push_newest(worker, task);
     }
     if (!worker->is_alone) {
         notify(runtime, worker);
