@@ -407,7 +407,11 @@ struct wf_worker {
     int64_t task_ns;              /* [owner]  moving average of a turn */
     struct wf_random random;      /* [owner] */
     struct wf_stack_cache stacks; /* [owner] */
-    struct wf_counters counters;  /* [owner: write] [any: read] */
+
+    /* [owner: write] [any: read]  A stack whose fiber waits for a task to run; NULL: none. */
+    WF_ATOMIC(struct wf_stack *) spare;
+
+    struct wf_counters counters; /* [owner: write] [any: read] */
 
     /* [owner: write] [any: read]  Odd: inside of tasks; grows when it goes in and comes back. */
     WF_ATOMIC(uint64_t) rounds;

@@ -92,6 +92,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         read_worker(&runtime->workers[i], &counters);
         add(&out->total, &counters);
         size_t cached = wf_stack_cache_count(&runtime->workers[i].stacks);
+        cached += wf_load_relaxed(&runtime->workers[i].spare) != NULL ? 1 : 0; /* relaxed: a hint */
         out->stacks -= cached < out->stacks ? cached : out->stacks;
         out->lost_wakeups += wf_counter_read(&runtime->workers[i].counters.lost_wakeups);
     }

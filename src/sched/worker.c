@@ -102,6 +102,19 @@ static struct weft_task *next_on(struct wf_worker *worker, struct wf_stack *stac
     return next;
 }
 
+/* [owner]  The fiber on `stack` becomes the worker's spare one: the next task that begins on this
+ * worker begins here, without a stack to be fetched and a fiber to be made.  Gives that task. */
+static struct weft_task *wait_for_task(struct wf_worker *worker, struct wf_stack *stack,
+                                       struct wf_fiber *to)
+{
+    wf_store_relaxed(&stack->user, NULL);    /* relaxed: read by a fault of this thread */
+    wf_store_relaxed(&worker->spare, stack); /* relaxed: only this thread takes it, over there */
+    void *message = wf_fiber_switch(&stack->fiber, to, wf_message_of(NULL, WF_ERRAND_NONE));
+    worker = wf_worker_self();
+    wf_arrive(worker, message);
+    return wf_load_relaxed(&worker->current); /* relaxed: our own */
+}
+
 /* What runs on the stack of tasks: one after the other, as long as there is one that can begin
  * here. */
 static struct wf_fiber_exit strand_main(void *arg, void *message)
@@ -109,7 +122,9 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
     struct wf_stack *stack = arg;
     struct wf_worker *worker = wf_worker_self();
     struct weft_task *task = wf_load_relaxed(&worker->current); /* relaxed: our own */
-    const bool is_default = wf_load_relaxed(&task->stack_size) == 0 && !task->keeps_fp_control;
+    /* A canary is only looked at when the stack goes back, so there it does after each task. */
+    const bool is_default = wf_load_relaxed(&task->stack_size) == 0 && !task->keeps_fp_control &&
+                            stack->guard != WF_GUARD_CANARY;
     struct wf_fiber *to = &worker->loop;
     wf_arrive(worker, message);
     do {
@@ -121,6 +136,9 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
         task = NULL;
         if (is_default) {
             task = next_on(worker, stack, &to);
+            if (task == NULL && wf_load_relaxed(&worker->spare) == NULL) { /* relaxed: our own */
+                task = wait_for_task(worker, stack, to);
+            }
         } else {
             to = &worker->loop;
             wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
@@ -140,7 +158,13 @@ _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result)
 /* [owner]  Gives the task a fiber.  -ENOMEM: no stack. */
 int wf_task_begin(struct wf_worker *worker, struct weft_task *task)
 {
-    struct wf_stack *stack;
+    struct wf_stack *stack = wf_load_relaxed(&worker->spare); /* relaxed: our own */
+    if (stack != NULL && wf_load_relaxed(&task->stack_size) == 0 && !task->keeps_fp_control) {
+        wf_store_relaxed(&worker->spare, NULL); /* relaxed: others only look */
+        wf_store_relaxed(&stack->user, task);   /* relaxed: read by a fault of this thread */
+        task->fiber = &stack->fiber;
+        return 0;
+    }
     size_t size = (size_t)wf_load_relaxed(&task->stack_size) << 10; /* relaxed: set by the spawn */
     size = size != 0 ? size : worker->runtime->options.stack_size;
     int rc = wf_stack_get(&worker->stacks, size, &stack);
@@ -224,6 +248,11 @@ void *wf_worker_main(void *arg)
         wf_fiber_init_thread(&worker->loop);
         worker->now_ns = wf_clock_now();
         loop(worker);
+        struct wf_stack *spare = wf_load_relaxed(&worker->spare); /* relaxed: our own */
+        if (spare != NULL) {
+            wf_store_relaxed(&worker->spare, NULL);
+            wf_stack_put(&worker->stacks, spare); /* its fiber is not resumed any more */
+        }
         wf_stack_cache_done(&worker->stacks);
         wf_task_cache_done(worker->pool, &worker->tasks);
         wf_safe_enter(&worker->runtime->world, &worker->safe); /* for those who stop the world */
