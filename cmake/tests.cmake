@@ -63,6 +63,7 @@ weft_test(test_runtime tests/unit/sched/test_runtime.c)
 weft_test(test_failure tests/unit/sched/test_failure.c)
 weft_test(test_scope tests/unit/sched/test_scope.c)
 weft_test(test_cancel tests/unit/sched/test_cancel.c)
+weft_test(test_deadlock tests/unit/sched/test_deadlock.c)
 weft_test(test_join tests/unit/sched/test_join.c)
 weft_test(test_task tests/unit/sched/test_task.c)
 target_link_libraries(test_task PRIVATE m) # rounding modes
