@@ -48,14 +48,20 @@ WEFT_API int weft_runtime_stats(weft_runtime *runtime, weft_stats *out);
 /* -EINVAL: NULL, or no such worker. */
 WEFT_API int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_counters *out);
 
-/* Writes one line for each live task of the runtime, and one for each worker.  The number of tasks,
- * or the error of write. */
+/* Writes one line for each worker and one for each live task of the runtime: id, name, state and
+ * what it waits for, age, resumptions, parent, function and place of its spawn.  The number of
+ * tasks, or the error of write. */
 WEFT_API int weft_dump(weft_runtime *runtime, int fd);
 
-/* Keeps the last `events` events of each worker from now on.  -EINVAL: not a power of two within
- * 16 .. 2^20; -ENOMEM; -EALREADY. */
+/* Keeps the last `events` events of each worker from now on.  Events of a task: spawn queue notify
+ * find enter wait commit wake yield finish free; of a worker: steal park unpark.  -EINVAL: not a
+ * power of two within 16 .. 2^20; -ENOMEM; -EALREADY. */
 WEFT_API int weft_trace_start(weft_runtime *runtime, uint32_t events);
-/* Writes what was kept, oldest first, a line an event, and stops.  -EALREADY: not started. */
+/* Writes what was kept, oldest first, and stops.  A line an event: nanoseconds since the first,
+ * worker
+ * ("-": another thread), event, task, and a number (spawn: the parent; notify: the worker called;
+ * wait: enum weft_wait; steal: the worker stolen from).  -EALREADY: not started; -ENOMEM: it goes
+ * on; else the error of write, and it has stopped. */
 WEFT_API int weft_trace_stop(weft_runtime *runtime, int fd);
 
 WEFT_END

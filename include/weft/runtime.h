@@ -31,7 +31,7 @@ enum weft_order {
     WEFT_ORDER_DEPTH_FIRST, /* newest first; thieves take the oldest */
 };
 
-/* Where events of the outside come from. */
+/* Where events of the outside come from.  There is no I/O yet: the choice is checked and kept. */
 enum weft_io {
     WEFT_IO_AUTO,
     WEFT_IO_EPOLL,
@@ -55,8 +55,10 @@ typedef struct weft_deadlock {
 } weft_deadlock;
 
 typedef struct weft_options {
-    uint32_t size;    /* sizeof(weft_options), or 0 */
-    uint32_t workers; /* 0: $WEFT_WORKERS, else $RAYA_NUM_THREADS, else the CPUs of the process */
+    uint32_t size; /* sizeof(weft_options), or 0 */
+    /* 0: $WEFT_WORKERS, else $RAYA_NUM_THREADS (what one of the designs calls it), else as many as
+     * the process has CPUs.  A variable that is no number is an error in any case. */
+    uint32_t workers;
     enum weft_policy policy;
     enum weft_order order;
     enum weft_io io;
@@ -67,9 +69,10 @@ typedef struct weft_options {
     uint32_t global_batch;  /* tasks taken from the global queue at once; 0: up to 64 */
     size_t global_capacity; /* tasks waiting in the global queue; 0: no limit */
     size_t tasks_max;       /* tasks alive at once; 0: no limit */
-    size_t stack_size;      /* of tasks that don't say; 0: $WEFT_STACK, else 64 KiB */
-    uint64_t seed;          /* of the choice of victims; 0: from the clock */
-    uint32_t trace_events;  /* events kept per worker; 0: no trace until weft_trace_start */
+    size_t
+        stack_size; /* of tasks that don't say; 0: $WEFT_STACK (bytes, or 128K, 1M), else 64 KiB */
+    uint64_t seed;  /* of the choice of victims; 0: from the clock */
+    uint32_t trace_events; /* events kept per worker; 0: no trace until weft_trace_start */
 
     /* Called when nothing is left to run; NULL: a line on stderr.  On a worker's thread: must not
      * wait. */
@@ -78,11 +81,14 @@ typedef struct weft_options {
      * -EDEADLK; a runtime that was opened stays as it is. */
     void (*on_deadlock)(void *context, const weft_deadlock *deadlock);
     void *hook_context;
+
+    char *message;       /* weft_run: gets the message of weft_fail of the first task, or "" */
+    size_t message_size; /* bytes there, the end included; a longer message is cut */
 } weft_options;
 
 /* Opens a runtime, runs fn(arg) as its first task, waits for its end and closes the runtime: every
  * task that is still alive then is cancelled and waited for.  Gives the result of fn; or -EINVAL:
- * bad options or environment (weft_options_check says which); -ENOMEM, -EAGAIN: no memory, no
+ * bad options or environment, and a line on stderr says which; -ENOMEM, -EAGAIN: no memory, no
  * threads; -EDEADLK: all tasks waited for each other; -EPERM: called from inside a task. */
 WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options);
 
@@ -94,8 +100,8 @@ WEFT_API int weft_runtime_open(weft_runtime **out, const weft_options *options);
  * stacks of those that still wait: their handles complete with -ECANCELED, their cleanups do not
  * run.  A function that is running at that moment cannot be stopped and is waited for.  Handles
  * that are still out stay valid until they are dropped.  0: all ended by themselves; -ETIMEDOUT:
- * some were forced.  -EDEADLK: called from a task of this runtime.  Nothing may use the runtime
- * afterwards.
+ * some were forced.  -EDEADLK: called from a task of this runtime.  A spawn from another thread
+ * that has begun before this returns gets -ESHUTDOWN; none may begin afterwards.
  */
 WEFT_API int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns);
 
@@ -116,7 +122,8 @@ WEFT_API int weft_options_check(const weft_options *options, char *text, size_t 
 /*
  * Stops every worker at its next scheduling point, and returns when all stand still; workers that
  * sleep do already.  Until weft_start_the_world no task runs but the caller.  Nests; another caller
- * waits for its turn.  From a task or any thread.
+ * waits for its turn.  From a task or any thread.  Who has stopped the world must not wait, yield
+ * or end before it has started it: a check stops that.
  */
 WEFT_API int weft_stop_the_world(weft_runtime *runtime);
 /* -EPERM: the caller did not stop it. */

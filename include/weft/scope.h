@@ -21,11 +21,13 @@ WEFT_BEGIN
 
 typedef struct weft_scope_options {
     uint32_t size;
-    weft_time deadline; /* of all its tasks and of the owner until close; 0: none */
+    weft_time deadline;  /* of all its tasks and of the owner until close; 0: none */
+    char *message;       /* gets the message of weft_fail of the task that failed first, or "" */
+    size_t message_size; /* bytes there, the end included; a longer message is cut */
 } weft_scope_options;
 
 typedef struct weft_scope {
-    uint64_t private_data[14];
+    uint64_t private_data[20];
 } weft_scope;
 
 /* -EPERM: not inside a task. */

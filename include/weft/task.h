@@ -12,8 +12,14 @@
  *           once its deadline has passed; each time anew, until the task ends or stands behind a
  *           shield.  A cancel ends a wait at once; a deadline is looked at when a wait begins and
  *           when the task is woken.
- * Threads:  a task may go on in another thread after every call that waits or yields.  Addresses of
- *           thread-local variables, and errno, must not be kept across such calls.
+ * Blocking: a system call that waits, or a long computation, keeps the worker's thread; other
+ * workers go on.  weft_check in a long loop lets others run. Stacks:   64 KiB are usable unless the
+ * options say otherwise (16 KiB .. 64 MiB, rounded up to a power of two); who needs more is
+ * reported and the process ends.  Compile with -fstack-clash-protection, as weft's pkg-config and
+ * CMake files say: else a frame of more than a page can jump over the guard. C++:      an exception
+ * must not leave a task's function, and weft_fail runs no destructors. Threads:  a task may go on
+ * in another thread after every call that waits or yields.  Addresses of thread-local variables,
+ * and errno, must not be kept across such calls.
  */
 #ifndef WEFT_TASK_H
 #define WEFT_TASK_H
@@ -24,8 +30,8 @@ WEFT_BEGIN
 
 enum weft_priority {
     WEFT_PRIORITY_NORMAL,
-    WEFT_PRIORITY_HIGH, /* before the others, yet every few turns they have theirs */
-    WEFT_PRIORITY_LOW,  /* after the others, yet every few turns one has its turn */
+    WEFT_PRIORITY_HIGH, /* before the others, yet every 8th turn is theirs */
+    WEFT_PRIORITY_LOW,  /* after the others, yet one in a few dozen turns is theirs */
 };
 
 typedef struct weft_task_options {
@@ -61,9 +67,9 @@ WEFT_API int weft_join(weft_task *task, intptr_t *result);
 /* 0 and the result if the task has ended; -EAGAIN: it has not.  Never waits. */
 WEFT_API int weft_try_join(weft_task *task, intptr_t *result);
 
-/* Waits for all; results[i], if `results` is given, is that of tasks[i].  Takes all handles back.
- * The first error of a task in order of the array, else 0; -ECANCELED, -ETIMEDOUT: the caller's,
- * and the tasks go on. */
+/* Waits for all; results[i], if `results` is given, is that of tasks[i].  Takes all handles back;
+ * NULL among them counts as a task that failed with -ENOMEM. The first error of a task in order of
+ * the array, else 0; -ECANCELED, -ETIMEDOUT: the caller's, and the tasks go on. */
 WEFT_API int weft_await_all(weft_task **tasks, size_t count, intptr_t *results);
 
 /* Waits for the first to end, cancels the others and waits for them too; takes all handles back.
@@ -76,18 +82,20 @@ WEFT_API weft_task *weft_task_ref(weft_task *task);
 /* Takes the handle back; the task goes on.  NULL is allowed. */
 WEFT_API void weft_drop(weft_task *task);
 
-/* Asks the task to end: from now on its waits give -ECANCELED.  0, also when it has ended. */
+/* Asks the task to end: from now on its waits give -ECANCELED.  0, also when it has ended; -EINVAL:
+ * NULL. */
 WEFT_API int weft_cancel(weft_task *task);
 
 /* 0, or -ECANCELED, or -ETIMEDOUT: what a wait would say.  Lets others run if the task has had its
- * share: for loops that compute. */
+ * share: for loops that compute.  Outside of a task: 0. */
 WEFT_API int weft_check(void);
 
 /* on != 0: one shield more, behind which cancelling and deadlines have no effect; 0: one less.
  * Nests up to 255.  -EOVERFLOW; -EINVAL: there is none; -EPERM: not inside a task. */
 WEFT_API int weft_shield(int on);
 
-/* Lets others run.  0; -ECANCELED or -ETIMEDOUT after it did so. */
+/* Lets others run.  0; -ECANCELED or -ETIMEDOUT after it did so.  Outside of a task: sched_yield.
+ */
 WEFT_API int weft_yield(void);
 
 /* Sets the point in time after which waits give -ETIMEDOUT (WEFT_NEVER: none); gives the old one.
@@ -97,10 +105,11 @@ WEFT_API weft_time weft_deadline(weft_time deadline);
 /* The calling task; NULL outside.  Borrowed: no handle is given. */
 WEFT_API weft_task *weft_self(void);
 
-/* Unique in the process, from 1. */
+/* Unique in the process, never 0.  Workers take ids in blocks, so they do not count tasks. */
 WEFT_API uint64_t weft_task_id(const weft_task *task);
 
-/* on != 0: the task stays on its present thread until as many calls with 0. */
+/* on != 0: the task stays on its present thread until as many calls with 0.  -EINVAL: it is not
+ * pinned; -EOVERFLOW: 65535 times already; -EPERM: not inside a task. */
 WEFT_API int weft_pin(int on);
 
 /* ---- failing --------------------------------------------------------------------------------- */
@@ -114,13 +123,14 @@ typedef struct weft_cleanup {
     struct weft_cleanup *next; /* private */
 } weft_cleanup;
 
-/* Puts a cleanup on the task's list. */
+/* Puts a cleanup on the task's list.  Only inside a task. */
 WEFT_API void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg);
 /* Takes the newest one off; runs it if `run` is not 0. */
 WEFT_API void weft_cleanup_pop(weft_cleanup *cleanup, int run);
 
 /* Ends the calling task from any depth with the result `error` (a negative errno) and a message,
- * after its cleanups, newest first.  Only inside a task. */
+ * after its cleanups, newest first; if one of these fails in turn, its error and message count.
+ * Only inside a task. */
 WEFT_API void weft_fail(int error, const char *format, ...)
     __attribute__((noreturn, format(printf, 2, 3)));
 
@@ -195,7 +205,7 @@ typedef struct weft_info {
 /* A snapshot.  -EINVAL: NULL. */
 WEFT_API int weft_task_info(const weft_task *task, weft_info *out);
 
-/* The vocabularies of the designs that Weft unites. */
+/* The vocabularies of the five designs that Weft unites, S0 to S4 in docs/promises.md. */
 enum weft_style {
     WEFT_STYLE_WEFT,    /* created ready running blocked completed failed cancelled */
     WEFT_STYLE_STEAL,   /* S0: Ready Running Blocked Complete */

@@ -5,9 +5,11 @@
  * Works while everything runs, and takes no lock but that of the memory of tasks, under which only
  * numbers are copied: the text is written afterwards, so a slow reader of the text stops nobody.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "sched/sched.h"
 
@@ -26,22 +28,41 @@ static void take(struct weft_task *task, void *context)
     }
 }
 
+/* Where an address is, so that addr2line can be asked: module+offset, and the function if known. */
+static void describe_address(char *text, size_t size, const void *address)
+{
+    Dl_info info;
+    if (dladdr(address, &info) == 0 || info.dli_fname == NULL) {
+        (void)snprintf(text, size, "%p", address);
+        return;
+    }
+    const char *slash = strrchr(info.dli_fname, '/');
+    const char *module = slash != NULL ? slash + 1 : info.dli_fname;
+    const size_t offset = (size_t)((const char *)address - (const char *)info.dli_fbase);
+    const char *name = info.dli_sname != NULL ? info.dli_sname : "";
+    (void)snprintf(text, size, "%s+%#zx%s%s", module, offset, name[0] != '\0' ? " " : "", name);
+}
+
 static int write_task(int fd, const weft_info *info, weft_time now)
 {
-    char line[320];
+    char line[512];
     char wait[96] = "";
+    char fn[128];
+    char site[128];
+    describe_address(fn, sizeof(fn), (const void *)(uintptr_t)info->fn);
+    describe_address(site, sizeof(site), info->site);
     if (info->state == WEFT_BLOCKED) {
         (void)snprintf(wait, sizeof(wait), " on %s %" PRIu64 " for %" PRId64 " ms",
                        weft_wait_name(info->wait), info->wait_task_id,
                        (now - info->wait_since) / 1000000);
     }
-    int length = snprintf(
-        line, sizeof(line),
-        "task %" PRIu64 " \"%s\" %s%s, age %" PRId64 " ms, runs %" PRIu64 ", parent %" PRIu64
-        ", fn %p, spawned at %p%s%s\n",
-        info->id, info->name, weft_state_name(info, WEFT_STYLE_WEFT), wait,
-        (now - info->created) / 1000000, info->runs, info->parent_id, (void *)(uintptr_t)info->fn,
-        info->site, info->is_cancelled ? ", cancelled" : "", info->is_pinned ? ", pinned" : "");
+    int length =
+        snprintf(line, sizeof(line),
+                 "task %" PRIu64 " \"%s\" %s%s, age %" PRId64 " ms, runs %" PRIu64
+                 ", parent %" PRIu64 ", fn %s, spawned at %s%s%s\n",
+                 info->id, info->name, weft_state_name(info, WEFT_STYLE_WEFT), wait,
+                 (now - info->created) / 1000000, info->runs, info->parent_id, fn, site,
+                 info->is_cancelled ? ", cancelled" : "", info->is_pinned ? ", pinned" : "");
     size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
     return wf_file_write(fd, line, size);
 }
@@ -52,11 +73,15 @@ static int write_worker(int fd, struct wf_worker *worker)
     weft_counters counters;
     (void)weft_worker_stats(worker->runtime, worker->index, &counters); /* it exists */
     struct weft_task *current = wf_load_relaxed(&worker->current);      /* relaxed: a hint */
+    char task[40] = "in no task";
+    if (current != NULL) {
+        (void)snprintf(task, sizeof(task), "in task %" PRIu64, wf_task_id(current)); /* fits */
+    }
     int length = snprintf(line, sizeof(line),
-                          "worker %u: running task %" PRIu64 ", queued %" PRIu64 ", polled %" PRIu64
-                          ", stolen %" PRIu64 ", parked %" PRIu64 "\n",
-                          worker->index, current != NULL ? wf_task_id(current) : 0,
-                          counters.queue_depth, counters.polled, counters.stolen, counters.parked);
+                          "worker %u: %s, queued %" PRIu64 ", polled %" PRIu64 ", stolen %" PRIu64
+                          ", parked %" PRIu64 "\n",
+                          worker->index, task, counters.queue_depth, counters.polled,
+                          counters.stolen, counters.parked);
     size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
     return wf_file_write(fd, line, size);
 }

@@ -28,7 +28,8 @@ struct wf_failure {
 void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
 {
     struct weft_task *self = wf_task_self();
-    WEFT_CHECK(self != NULL);
+    const bool is_inside_a_task = self != NULL;
+    WEFT_CHECK(is_inside_a_task);
     WEFT_CHECK(fn != NULL);
     *cleanup = (weft_cleanup){.fn = fn, .arg = arg, .next = self->cleanups};
     self->cleanups = cleanup;
@@ -37,8 +38,10 @@ void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
 void weft_cleanup_pop(weft_cleanup *cleanup, int run)
 {
     struct weft_task *self = wf_task_self();
-    WEFT_CHECK(self != NULL);
-    WEFT_CHECK(self->cleanups == cleanup); /* newest first */
+    const bool is_inside_a_task = self != NULL;
+    WEFT_CHECK(is_inside_a_task);
+    const bool is_newest_cleanup = self->cleanups == cleanup;
+    WEFT_CHECK(is_newest_cleanup);
     self->cleanups = cleanup->next;
     if (run != 0) {
         cleanup->fn(cleanup->arg);
@@ -75,8 +78,10 @@ message_keep(struct weft_task *self, const char *format, va_list arguments)
 void weft_fail(int error, const char *format, ...)
 {
     struct weft_task *self = wf_task_self();
-    WEFT_CHECK(self != NULL);
-    WEFT_CHECK(error < 0);
+    const bool is_inside_a_task = self != NULL;
+    const bool is_negative_errno = error < 0;
+    WEFT_CHECK(is_inside_a_task);
+    WEFT_CHECK(is_negative_errno);
     if (format != NULL) {
         va_list arguments;
         va_start(arguments, format);
@@ -89,6 +94,18 @@ void weft_fail(int error, const char *format, ...)
     wf_task_exit(self, error);
 }
 
+size_t wf_message_copy(const struct weft_task *task, char *text, size_t text_size)
+{
+    const struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: complete */
+    const char *message = extra != NULL && extra->message != NULL ? extra->message : "";
+    if (text_size > 0) {
+        size_t length = strnlen(message, text_size - 1);
+        memcpy(text, message, length);
+        text[length] = '\0';
+    }
+    return strlen(message);
+}
+
 int weft_task_message(const weft_task *task, char *text, size_t text_size)
 {
     if (task == NULL || (text == NULL && text_size > 0)) {
@@ -97,14 +114,7 @@ int weft_task_message(const weft_task *task, char *text, size_t text_size)
     if (!wf_state_is_complete(&task->state)) {
         return -EAGAIN;
     }
-    const struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: complete */
-    const char *message = extra != NULL && extra->message != NULL ? extra->message : "";
-    if (text_size > 0) {
-        size_t length = strnlen(message, text_size - 1);
-        memcpy(text, message, length);
-        text[length] = '\0';
-    }
-    return (int)strlen(message);
+    return (int)wf_message_copy(task, text, text_size);
 }
 
 /* ---- failures that nobody saw -------------------------------------------------------------- */

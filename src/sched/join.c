@@ -237,6 +237,7 @@ intptr_t weft_await(weft_task *task)
     if (task == NULL) {
         return -ENOMEM;
     }
+    WEFT_CHECK(wf_is_live_handle(task));
     int rc = wait_for_end(task, true);
     if (rc == -EDEADLK) {
         return rc;
@@ -286,6 +287,7 @@ weft_task *weft_task_ref(weft_task *task)
 void weft_drop(weft_task *task)
 {
     if (task != NULL) {
+        WEFT_CHECK(wf_is_live_handle(task));
         wf_task_unref(task);
     }
 }

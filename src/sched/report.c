@@ -34,6 +34,19 @@ static void add_number(struct text *text, uint64_t number, unsigned base)
     add(text, &digits[first]);
 }
 
+/* The program's code, as the linker has it; weak, for linkers that do not know the names. */
+extern const char __executable_start[] __attribute__((weak));
+extern const char etext[] __attribute__((weak));
+
+/* An address of the program as addr2line wants it; one of a library as it is. */
+static void add_place(struct text *text, uintptr_t address)
+{
+    const uintptr_t begin = (uintptr_t)__executable_start;
+    const bool is_ours = begin != 0 && address >= begin && address < (uintptr_t)etext;
+    add(text, is_ours ? "program+0x" : "0x");
+    add_number(text, is_ours ? address - begin : address, 16);
+}
+
 void wf_overflow_print(const struct wf_overflow *overflow)
 {
     struct text text = {.used = 0};
@@ -49,10 +62,10 @@ void wf_overflow_print(const struct wf_overflow *overflow)
         add_number(&text, wf_load_relaxed(&task->id), 10); /* relaxed: const while it runs */
         add(&text, " \"");
         add(&text, name);
-        add(&text, "\", spawned at 0x");
-        add_number(&text, wf_load_relaxed(&task->site), 16);
-        add(&text, ", function 0x");
-        add_number(&text, (uint64_t)(uintptr_t)wf_load_relaxed(&task->fn), 16);
+        add(&text, "\", spawned at ");
+        add_place(&text, wf_load_relaxed(&task->site));
+        add(&text, ", function ");
+        add_place(&text, (uintptr_t)wf_load_relaxed(&task->fn));
     }
     add(&text, ", stack of ");
     add_number(&text, overflow->size >> 10, 10);

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sched/sched.h"
 
@@ -386,6 +387,17 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
 
 /* ---- running ------------------------------------------------------------------------------- */
 
+/* Who calls weft_run with bad options or a bad environment has nobody else to tell it. */
+static void complain(int rc, const weft_options *options)
+{
+    char text[256];
+    char line[sizeof(text) + 16];
+    if (rc == -EINVAL && weft_options_check(options, text, sizeof(text)) != 0) {
+        int length = snprintf(line, sizeof(line), "weft: %s\n", text);
+        (void)wf_file_write(STDERR_FILENO, line, (size_t)length); /* nobody to tell of an error */
+    }
+}
+
 intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
 {
     if (wf_worker_self() != NULL) {
@@ -397,6 +409,7 @@ intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
     weft_runtime *runtime;
     int rc = weft_runtime_open(&runtime, options);
     if (rc != 0) {
+        complain(rc, options);
         return rc;
     }
     const weft_task_options main_options = {.name = "main"};
@@ -409,6 +422,9 @@ intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
     rc = wf_join_main(runtime, task);
     (void)weft_runtime_close(runtime, rc == -EDEADLK ? WF_DEADLOCK_GRACE_NS : -1);
     intptr_t result = task->result; /* complete, and the handle keeps it */
+    if (options != NULL && options->message != NULL) {
+        (void)wf_message_copy(task, options->message, options->message_size); /* cut is fine */
+    }
     weft_drop(task);
     return rc == 0 ? result : rc;
 }

@@ -140,6 +140,8 @@ bool wf_state_share(struct wf_state *state);
 bool wf_state_is_complete(const struct wf_state *state);
 /* [any, holding a reference]  It is the only one; so it may free the task without unref. */
 bool wf_state_is_sole(struct wf_state *state);
+/* [any, holding the only reference]  It is gone. */
+void wf_state_retire(struct wf_state *state);
 /* [any, holding a handle]  Besides it there is only the reference of the run. */
 bool wf_state_has_one_handle(struct wf_state *state);
 
@@ -553,6 +555,12 @@ struct wf_worker *wf_task_finish(struct weft_task *task, intptr_t result);
 void wf_task_reset(struct weft_task *task);
 /* task.c  [any]  Ends a task that cannot begin to run, or is suspended and is never resumed. */
 void wf_task_abandon(struct weft_task *task, intptr_t result);
+/* [any]  For checks: memory of a task that is gone is no handle, as long as no new one is in it. */
+static inline bool wf_is_live_handle(const struct weft_task *task)
+{
+    return wf_load_relaxed(&task->id) != 0; /* relaxed: constant while there is a reference */
+}
+
 /* task.c  [any]  Gives a handle back. */
 void wf_task_unref(struct weft_task *task);
 
@@ -572,6 +580,9 @@ const struct weft_task *wf_scope_first(struct wf_scope *scope);
 
 /* fail.c  [the task]  Runs the cleanups that are left. */
 void wf_cleanups_run(struct weft_task *task);
+/* fail.c  [any]  The message of a task that has ended or is about to; its length without the end.
+ */
+size_t wf_message_copy(const struct weft_task *task, char *text, size_t text_size);
 /* fail.c  [any]  Remembers a failure that nobody saw; the task is about to be freed. */
 void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task);
 /* fail.c  [loop]  Tells the hook of all that were noted. */
@@ -656,9 +667,10 @@ struct weft_runtime {
 
     struct wf_lock world_lock;
     struct wf_list world_waiters; /* [world_lock]  those who want to stop it next */
-    const void *world_owner;      /* [world_lock]  task or worker or thread; NULL: it runs */
-    unsigned world_depth;         /* [world_lock] */
-    WF_ATOMIC(uint64_t) stops;    /* [world owner: write] [any: read] */
+    struct wf_worker *stopper; /* [owner]  the worker whose task has stopped the world; or NULL */
+    const void *world_owner;   /* [world_lock]  task or worker or thread; NULL: it runs */
+    unsigned world_depth;      /* [world_lock] */
+    WF_ATOMIC(uint64_t) stops; /* [world owner: write] [any: read] */
     WF_ATOMIC(uint64_t) stop_ns_max;
     WF_ATOMIC(uint64_t) stop_ns_total;
 

@@ -21,6 +21,8 @@ struct wf_scope {
     weft_time deadline;      /* [const] */
     weft_time old_deadline;  /* [owner]  of the owner, before */
     int32_t error;           /* [lock]  the first; 0: none */
+    char *message;           /* [const]  where the message of the first goes; NULL: nowhere */
+    size_t message_size;     /* [const] */
     bool is_cancelled;       /* [lock] */
     bool is_awaited;         /* [lock]  the owner waits */
 };
@@ -39,7 +41,7 @@ int weft_scope_open(weft_scope *out, const weft_scope_options *options)
 {
     struct weft_task *self = wf_task_self();
     if (out == NULL ||
-        (options != NULL && options->size != 0 && options->size < sizeof(*options))) {
+        (options != NULL && options->size != 0 && options->size != sizeof(*options))) {
         return -EINVAL;
     }
     if (self == NULL) {
@@ -49,6 +51,11 @@ int weft_scope_open(weft_scope *out, const weft_scope_options *options)
     weft_time deadline = wf_load_relaxed(&self->deadline); /* relaxed: our own */
     *scope = (struct wf_scope){
         .owner = self, .outer = self->open_scopes, .deadline = deadline, .old_deadline = deadline};
+    if (options != NULL && options->message != NULL && options->message_size > 0) {
+        scope->message = options->message;
+        scope->message_size = options->message_size;
+        scope->message[0] = '\0';
+    }
     wf_lock_init(&scope->lock, WF_RANK_SCOPE);
     wf_list_init(&scope->tasks);
     if (options != NULL && options->deadline != 0 && options->deadline < deadline) {
@@ -141,6 +148,7 @@ void wf_scope_leave(struct weft_task *task, intptr_t result)
     wf_lock_acquire(&scope->lock);
     wf_list_remove(&task->scope_link);
     if (result < 0 && !scope->is_cancelled) {
+        (void)wf_message_copy(task, scope->message, scope->message_size); /* cut is fine */
         cancel_locked(scope, (int)result);
         /* Whoever closes the scope gets it.  relaxed: (T3) orders it before the free. */
         (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_OBSERVED);

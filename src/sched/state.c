@@ -155,6 +155,13 @@ bool wf_state_is_sole(struct wf_state *state)
     return references_of(wf_load_acquire(&state->word)) == 1;
 }
 
+void wf_state_retire(struct wf_state *state)
+{
+    /* relaxed: nobody else has a reference.  A handle that is given back twice is then found out.
+     */
+    wf_store_relaxed(&state->word, with_lifecycle(0, WF_COMPLETE));
+}
+
 bool wf_state_has_one_handle(struct wf_state *state)
 {
     /* relaxed: both references are accounted for.  Of a task that has ended both are handles. */

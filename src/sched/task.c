@@ -38,7 +38,7 @@ static int options_check(const struct wf_spawn *spawn)
     if (options == NULL) {
         return 0;
     }
-    if (options->size != 0 && options->size < sizeof(*options)) {
+    if (options->size != 0 && options->size != sizeof(*options)) {
         return -EINVAL;
     }
     if (options->stack_size != 0 &&
@@ -342,7 +342,10 @@ static void task_free(struct wf_worker *worker, struct weft_task *task)
 
 void wf_task_unref(struct weft_task *task)
 {
-    if (wf_state_is_sole(&task->state) || wf_state_unref(&task->state)) {
+    if (wf_state_is_sole(&task->state)) {
+        wf_state_retire(&task->state);
+        task_free(wf_worker_self(), task);
+    } else if (wf_state_unref(&task->state)) {
         task_free(wf_worker_self(), task);
     }
 }

@@ -130,8 +130,10 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
     do {
         intptr_t result = wf_load_relaxed(&task->fn)(task->arg);
         /* What lay in the frame that was left can be neither closed nor run any more. */
-        WEFT_CHECK(task->open_scopes == NULL);
-        WEFT_CHECK(task->cleanups == NULL);
+        const bool has_closed_its_scopes = task->open_scopes == NULL;
+        const bool has_popped_its_cleanups = task->cleanups == NULL;
+        WEFT_CHECK(has_closed_its_scopes);
+        WEFT_CHECK(has_popped_its_cleanups);
         worker = wf_task_finish(task, result);
         task = NULL;
         if (is_default) {
@@ -213,6 +215,8 @@ static void loop(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     for (;;) { /* Ends when the runtime closes. */
         if (wf_load_relaxed(&runtime->world.is_stopped) != 0) {
+            const bool has_stopper_waited_or_ended = runtime->stopper == worker;
+            WEFT_CHECK(!has_stopper_waited_or_ended); /* nobody would start the world again */
             wf_safe_enter(&runtime->world, &worker->safe);
             wf_safe_leave(&runtime->world, &worker->safe);
         }

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   whoever uses the API wrongly is told what was wrong, and told at once.
+ * Method: each misuse in a child, which must end by abort with the words that name it; what a call
+ *         can say by its result is in the tests of that call.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "sched_aids.h"
+
+static const weft_options one = {.workers = 1};
+
+static intptr_t nothing(void *arg)
+{
+    return (intptr_t)arg;
+}
+
+static void check_aborts(void (*run)(void), const char *words)
+{
+    char text[4096];
+    int status = tap_run_child(run, text, sizeof(text));
+    CHECK(WIFSIGNALED(status));
+    CHECK_EQ(WTERMSIG(status), SIGABRT);
+    CHECK(strstr(text, words) != NULL);
+}
+
+/* ---- handles ------------------------------------------------------------------------------- */
+
+static intptr_t drop_twice(void *arg)
+{
+    weft_task *task = weft_go(nothing, arg);
+    CHECK_EQ(weft_join(task, NULL), 0);
+    weft_drop(task);
+    weft_drop(task);
+    return 0;
+}
+
+static intptr_t await_twice(void *arg)
+{
+    weft_task *task = weft_go(nothing, arg);
+    (void)weft_await(task);
+    (void)weft_await(task);
+    return 0;
+}
+
+static void run_drop_twice(void)
+{
+    (void)weft_run(drop_twice, NULL, &one);
+}
+
+static void run_await_twice(void)
+{
+    (void)weft_run(await_twice, NULL, &one);
+}
+
+static void a_handle_is_given_back_once(void)
+{
+    check_aborts(run_drop_twice, "wf_is_live_handle");
+    check_aborts(run_await_twice, "wf_is_live_handle");
+}
+
+/* ---- frames -------------------------------------------------------------------------------- */
+
+static intptr_t forget_a_scope(void *arg)
+{
+    weft_scope scope;
+    return (intptr_t)arg + weft_scope_open(&scope, NULL);
+}
+
+static void undo(void *arg)
+{
+    (void)arg;
+}
+
+static intptr_t forget_a_cleanup(void *arg)
+{
+    weft_cleanup cleanup;
+    weft_cleanup_push(&cleanup, undo, arg);
+    return 0;
+}
+
+static void run_forget_a_scope(void)
+{
+    (void)weft_run(forget_a_scope, NULL, &one);
+}
+
+static void run_forget_a_cleanup(void)
+{
+    (void)weft_run(forget_a_cleanup, NULL, &one);
+}
+
+static void nothing_of_a_frame_outlives_it(void)
+{
+    check_aborts(run_forget_a_scope, "has_closed_its_scopes");
+    check_aborts(run_forget_a_cleanup, "has_popped_its_cleanups");
+}
+
+/* ---- the world ----------------------------------------------------------------------------- */
+
+static intptr_t yield_in_a_stopped_world(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_stop_the_world(weft_runtime_self()), 0);
+    return weft_yield();
+}
+
+static intptr_t end_in_a_stopped_world(void *arg)
+{
+    (void)arg;
+    return weft_stop_the_world(weft_runtime_self());
+}
+
+static void run_yield_in_a_stopped_world(void)
+{
+    (void)weft_run(yield_in_a_stopped_world, NULL, &one);
+}
+
+static void run_end_in_a_stopped_world(void)
+{
+    (void)weft_run(end_in_a_stopped_world, NULL, &one);
+}
+
+static void who_stopped_the_world_has_to_start_it(void)
+{
+    check_aborts(run_yield_in_a_stopped_world, "has_stopper_waited_or_ended");
+    check_aborts(run_end_in_a_stopped_world, "has_stopper_waited_or_ended");
+}
+
+/* ---- failing ------------------------------------------------------------------------------- */
+
+static intptr_t fail_without_an_error(void *arg)
+{
+    (void)arg;
+    weft_fail(0, "nothing went wrong");
+}
+
+static void run_fail_without_an_error(void)
+{
+    (void)weft_run(fail_without_an_error, NULL, &one);
+}
+
+static void fail_outside(void)
+{
+    weft_fail(-EIO, "there is no task");
+}
+
+static void a_failure_is_an_error_of_a_task(void)
+{
+    check_aborts(run_fail_without_an_error, "is_negative_errno");
+    check_aborts(fail_outside, "is_inside_a_task");
+}
+
+/* ---- telling ------------------------------------------------------------------------------- */
+
+static void run_with_bad_environment(void)
+{
+    CHECK_EQ(setenv("WEFT_WORKERS", "abc", 1), 0);
+    CHECK_EQ(weft_run(nothing, NULL, NULL), -EINVAL);
+}
+
+static void a_bad_environment_is_named_on_stderr(void)
+{
+    char text[4096];
+    CHECK_EQ(tap_run_child(run_with_bad_environment, text, sizeof(text)), 0);
+    CHECK(strstr(text, "WEFT_WORKERS=abc") != NULL);
+}
+
+static intptr_t fail_with_words(void *arg)
+{
+    (void)arg;
+    weft_fail(-EIO, "disk %d is gone", 7);
+}
+
+static intptr_t fail_in_a_scope(void *arg)
+{
+    char *message = arg;
+    weft_scope scope;
+    const weft_scope_options options = {.message = message, .message_size = 64};
+    CHECK_EQ(weft_scope_open(&scope, &options), 0);
+    CHECK_EQ(weft_scope_go(&scope, fail_with_words, NULL), 0);
+    return weft_scope_close(&scope);
+}
+
+/* Who closes a scope, or runs a program, has no handle of the task that failed. */
+static void messages_come_out_of_scopes_and_runs(void)
+{
+    char message[64] = "old";
+    weft_options options = {.workers = 1};
+    CHECK_EQ(weft_run(fail_in_a_scope, message, &options), -EIO);
+    CHECK(strcmp(message, "disk 7 is gone") == 0);
+    options.message = message;
+    options.message_size = 8;
+    CHECK_EQ(weft_run(fail_with_words, NULL, &options), -EIO);
+    CHECK(strcmp(message, "disk 7 ") == 0); /* cut */
+    CHECK_EQ(weft_run(nothing, NULL, &options), 0);
+    CHECK(strcmp(message, "") == 0);
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_handle_is_given_back_once),           TAP_TEST(nothing_of_a_frame_outlives_it),
+    TAP_TEST(who_stopped_the_world_has_to_start_it), TAP_TEST(a_failure_is_an_error_of_a_task),
+    TAP_TEST(a_bad_environment_is_named_on_stderr),  TAP_TEST(messages_come_out_of_scopes_and_runs),
+};
+TAP_MAIN(tests)
