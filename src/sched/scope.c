@@ -150,6 +150,8 @@ void wf_scope_leave(struct weft_task *task, intptr_t result)
     if (result < 0 && !scope->is_cancelled) {
         (void)wf_message_copy(task, scope->message, scope->message_size); /* cut is fine */
         cancel_locked(scope, (int)result);
+    }
+    if (result < 0 && result == scope->error) {
         /* Whoever closes the scope gets it.  relaxed: (T3) orders it before the free. */
         (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_OBSERVED);
     }
