@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   a timer fires at the first look after the tick in which its deadline lies: never before,
+ *         never later, however old the wheel is and however far away the deadline.
+ * Method: tables of ages and distances; then random arms, disarms and looks beside an array that is
+ *         searched from end to end, with a seed that the harness prints.
+ */
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "tap.h"
+#include "time/time.h"
+
+#define MS INT64_C(1000000)
+#define S (INT64_C(1000) * MS)
+#define YEAR (INT64_C(365) * 86400 * S)
+
+static struct wf_wheel wheel;
+
+static struct wf_timer *pop(struct wf_list *due)
+{
+    struct wf_list *link = wf_list_pop_front(due);
+    return link != NULL ? wf_container_of(link, struct wf_timer, link) : NULL;
+}
+
+/* Looks at the wheel at a time; gives how many were due, and forgets them. */
+static size_t look(int64_t now_ns)
+{
+    struct wf_list due;
+    wf_list_init(&due);
+    size_t count = wf_wheel_advance(&wheel, now_ns, &due);
+    size_t seen = 0;
+    for (struct wf_timer *timer; (timer = pop(&due)) != NULL; seen++) {
+        CHECK(!timer->is_armed);
+    }
+    CHECK_EQ(seen, count);
+    return count;
+}
+
+/* part of behaviour 54: the wheel's share of it; S1.28 in another structure. */
+static void a_timer_fires_in_time_at_every_age(void)
+{
+    static const int64_t ages[] = {0, 1, 63 * MS, 64 * MS, 1 * S, 4097 * MS, 10 * S};
+    static const int64_t sleeps[] = {1 * MS,   2 * MS, 15 * MS, 16 * MS, 20 * MS, 50 * MS,
+                                     100 * MS, 1 * S,  4 * S,   10 * S,  1 * YEAR};
+    for (size_t a = 0; a < sizeof(ages) / sizeof(ages[0]); a++) {
+        for (size_t s = 0; s < sizeof(sleeps) / sizeof(sleeps[0]); s++) {
+            struct wf_timer timer;
+            wf_wheel_init(&wheel, 123456789);
+            wf_timer_init(&timer);
+            const int64_t begin = 123456789 + ages[a];
+            CHECK_EQ(look(begin), 0);
+            wf_wheel_arm(&wheel, &timer, begin + sleeps[s]);
+            CHECK_EQ(look(begin + sleeps[s] - 1), 0); /* never early */
+            CHECK_EQ(look(begin + sleeps[s] + WF_TICK_NS), 1);
+            CHECK(wf_wheel_check(&wheel));
+        }
+    }
+}
+
+/* Others lost timers when nobody looked for a while. */
+static void a_long_time_without_a_look_loses_nothing(void)
+{
+    struct wf_timer timers[64];
+    wf_wheel_init(&wheel, 0);
+    for (int i = 0; i < 64; i++) {
+        wf_timer_init(&timers[i]);
+        wf_wheel_arm(&wheel, &timers[i], (int64_t)1 << (i % 60));
+    }
+    CHECK_EQ(look((int64_t)1 << 61), 64);
+    CHECK_EQ(wheel.count, 0);
+    CHECK_EQ(wf_wheel_next_ns(&wheel), WF_FOREVER);
+}
+
+/* behaviour 56: there is no range to be beyond. */
+static void the_end_of_the_clock_is_a_deadline_like_any(void)
+{
+    struct wf_timer last;
+    struct wf_timer first;
+    wf_wheel_init(&wheel, 5 * S);
+    wf_timer_init(&last);
+    wf_timer_init(&first);
+    wf_wheel_arm(&wheel, &last, INT64_MAX);
+    wf_wheel_arm(&wheel, &first, 6 * S);
+    CHECK(wf_wheel_next_ns(&wheel) <= 6 * S + WF_TICK_NS);
+    CHECK_EQ(look(200 * YEAR), 1);
+    CHECK(wf_wheel_next_ns(&wheel) < INT64_MAX);
+    CHECK(wf_wheel_disarm(&wheel, &last));
+    CHECK(!wf_wheel_disarm(&wheel, &last));
+    CHECK_EQ(wf_wheel_next_ns(&wheel), WF_FOREVER);
+}
+
+static void a_deadline_in_the_past_fires_at_the_next_look(void)
+{
+    struct wf_timer timer;
+    wf_wheel_init(&wheel, 5 * S);
+    wf_timer_init(&timer);
+    wf_wheel_arm(&wheel, &timer, 1 * S);
+    CHECK(wf_wheel_next_ns(&wheel) <= 5 * S);
+    CHECK_EQ(look(5 * S), 1);
+    wf_wheel_arm(&wheel, &timer, -1);
+    CHECK_EQ(look(5 * S), 1);
+}
+
+static void time_that_goes_back_changes_nothing(void)
+{
+    struct wf_timer timer;
+    wf_wheel_init(&wheel, 5 * S);
+    wf_timer_init(&timer);
+    wf_wheel_arm(&wheel, &timer, 6 * S);
+    CHECK_EQ(look(4 * S), 0);
+    CHECK_EQ(look(6 * S), 1);
+}
+
+static void those_of_one_look_come_by_their_ticks(void)
+{
+    enum { COUNT = 500 };
+    static struct wf_timer timers[COUNT];
+    struct wf_list due;
+    wf_list_init(&due);
+    wf_wheel_init(&wheel, 0);
+    for (int i = 0; i < COUNT; i++) {
+        wf_timer_init(&timers[i]);
+        wf_wheel_arm(&wheel, &timers[i], (int64_t)((i * 7919) % COUNT) * 3 * MS);
+    }
+    CHECK_EQ(wf_wheel_advance(&wheel, 10 * S, &due), COUNT);
+    uint64_t before = 0;
+    for (struct wf_timer *timer; (timer = pop(&due)) != NULL;) {
+        CHECK(timer->tick >= before);
+        before = timer->tick;
+    }
+}
+
+/* ---- beside an oracle ---------------------------------------------------------------------- */
+
+enum { TIMERS = 200, STEPS = 200000 };
+
+static struct {
+    struct wf_timer timer;
+    int64_t deadline;
+    bool is_armed;
+} all[TIMERS];
+
+/* Far and near: each number of bits is as likely. */
+static int64_t random_span(struct wf_random *random)
+{
+    return (int64_t)(wf_random_next(random) >> (8 + wf_random_below(random, 52)));
+}
+
+static int64_t tick_after(int64_t ns)
+{
+    return (ns + WF_TICK_NS - 1) / WF_TICK_NS;
+}
+
+/* What has to fire by then, by looking at all of them; the wheel's answer must be the same. */
+static void look_and_compare(int64_t now)
+{
+    struct wf_list due;
+    size_t expected = 0;
+    int64_t first = INT64_MAX;
+    wf_list_init(&due);
+    for (size_t i = 0; i < TIMERS; i++) {
+        if (all[i].is_armed && tick_after(all[i].deadline) <= now / WF_TICK_NS) {
+            expected++;
+        }
+    }
+    CHECK_EQ(wf_wheel_advance(&wheel, now, &due), expected);
+    for (struct wf_timer *timer; (timer = pop(&due)) != NULL;) {
+        size_t i = (size_t)((char *)timer - (char *)all) / sizeof(all[0]);
+        CHECK(all[i].is_armed);
+        CHECK(all[i].deadline <= now);
+        all[i].is_armed = false;
+    }
+    for (size_t i = 0; i < TIMERS; i++) {
+        int64_t fires = all[i].is_armed ? tick_after(all[i].deadline) * WF_TICK_NS : INT64_MAX;
+        first = fires < first ? fires : first;
+    }
+    CHECK(wf_wheel_next_ns(&wheel) <= first);
+}
+
+static void a_wheel_says_what_a_search_says(void)
+{
+    struct wf_random random;
+    int64_t now = 77 * MS;
+    wf_random_init(&random, tap_seed());
+    wf_wheel_init(&wheel, now);
+    for (size_t i = 0; i < TIMERS; i++) {
+        wf_timer_init(&all[i].timer);
+    }
+    for (int step = 0; step < STEPS && now < INT64_MAX / 4; step++) {
+        size_t i = wf_random_below(&random, TIMERS);
+        switch (wf_random_below(&random, 4)) {
+        case 0:
+            now += random_span(&random) >> 12;
+            look_and_compare(now);
+            break;
+        case 1:
+            CHECK_EQ(wf_wheel_disarm(&wheel, &all[i].timer), all[i].is_armed);
+            all[i].is_armed = false;
+            break;
+        default:
+            if (!all[i].is_armed) {
+                all[i].deadline = now + random_span(&random);
+                all[i].is_armed = true;
+                wf_wheel_arm(&wheel, &all[i].timer, all[i].deadline);
+            }
+            break;
+        }
+        CHECK(step % 1000 != 0 || wf_wheel_check(&wheel));
+    }
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_timer_fires_in_time_at_every_age),
+    TAP_TEST(a_long_time_without_a_look_loses_nothing),
+    TAP_TEST(the_end_of_the_clock_is_a_deadline_like_any),
+    TAP_TEST(a_deadline_in_the_past_fires_at_the_next_look),
+    TAP_TEST(time_that_goes_back_changes_nothing),
+    TAP_TEST(those_of_one_look_come_by_their_ticks),
+    TAP_TEST(a_wheel_says_what_a_search_says),
+};
+TAP_MAIN(tests)
