@@ -194,8 +194,7 @@ static void a_rounding_mode_stays_with_the_task_that_keeps_one(void)
     run_under(EVERYWHERE, round_beside_others);
 }
 
-/* ---- identity and information ------------------------------------------------------------------
- */
+/* ---- identity and information ---------------------------------------------------------------- */
 
 enum { IDS = 300 };
 
@@ -312,8 +311,7 @@ static void a_task_that_a_thread_spawned_has_no_parent(void)
     open_under(EVERYWHERE, expect_no_parent);
 }
 
-/* ---- states ------------------------------------------------------------------------------------
- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 struct words {
     enum weft_state state;
@@ -432,8 +430,7 @@ static void every_wait_has_a_word_of_its_own(void)
     }
 }
 
-/* ---- storage ------------------------------------------------------------------------------------
- */
+/* ---- storage --------------------------------------------------------------------------------- */
 
 static weft_key key;
 static weft_key quiet_key;
@@ -518,8 +515,7 @@ static void there_are_64_keys(void)
     CHECK_EQ(weft_run(ask_for_unknown_keys, &last, NULL), 0);
 }
 
-/* ---- threads
- * -------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 enum { STEPS = 200 };
 
@@ -576,8 +572,67 @@ static void a_pinned_task_stays_on_its_thread(void)
     run_under(EVERYWHERE, mix_the_pinned_with_others);
 }
 
-/* ---- misuse
- * --------------------------------------------------------------------------------------- */
+/* One round: the pinned task is queued on its worker, which is held, until others have run that
+ * were queued behind it: thieves would have taken it before them. */
+struct trap {
+    int thread; /* plain: of the pinned task */
+    wf_atomic_u32 stolen;
+    wf_atomic_u32 is_over;
+};
+
+enum { WITNESSES = 5, ROUNDS = 20 };
+
+static intptr_t hold_its_worker(void *arg)
+{
+    struct trap *trap = arg;
+    if (wf_thread_id() == trap->thread) { /* else the round shows nothing */
+        for (int i = 0; i < WITNESSES; i++) {
+            weft_drop(go(count_up, &trap->stolen));
+        }
+        hold_for(&trap->stolen, WITNESSES);
+    }
+    raise_by_one(&trap->is_over);
+    return 0;
+}
+
+static intptr_t be_left_where_it_is(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct trap trap = {.thread = wf_thread_id()};
+        weft_task *task = go(hold_its_worker, &trap);
+        while (wf_load_acquire(&trap.is_over) == 0) {
+            (void)weft_yield();
+            CHECK_EQ(wf_thread_id(), trap.thread);
+        }
+        CHECK_EQ(weft_await(task), 0);
+        CHECK_EQ(wf_thread_id(), trap.thread);
+    }
+    return 0;
+}
+
+static intptr_t pin_and_be_left(void *arg)
+{
+    CHECK_EQ(weft_pin(1), 0);
+    CHECK_EQ(be_left_where_it_is(arg), 0);
+    return weft_pin(0);
+}
+
+static intptr_t tempt_thieves(void *arg)
+{
+    weft_task *task = NULL;
+    const weft_task_options options = {.is_pinned = true};
+    CHECK_EQ(weft_spawn(&task, be_left_where_it_is, arg, &options), 0);
+    CHECK_EQ(weft_await(task), 0);
+    return weft_await(go(pin_and_be_left, arg));
+}
+
+static void nobody_takes_a_pinned_task(void)
+{
+    run_under(ON_SEVERAL, tempt_thieves);
+}
+
+/* ---- misuse ---------------------------------------------------------------------------------- */
 
 static intptr_t spawn_badly(void *arg)
 {
@@ -653,6 +708,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_task_keeps_values_of_its_own),
     TAP_TEST(there_are_64_keys),
     TAP_TEST(a_pinned_task_stays_on_its_thread),
+    TAP_TEST(nobody_takes_a_pinned_task),
     TAP_TEST(bad_options_are_refused),
     TAP_TEST(outside_of_tasks_calls_say_so),
     TAP_TEST(a_detached_task_has_no_handle_and_runs),
