@@ -7,8 +7,7 @@
  */
 #include "sched_aids.h"
 
-/* ---- where a cancel finds the task
- * --------------------------------------------------------------- */
+/* ---- where a cancel finds the task ----------------------------------------------------------- */
 
 static intptr_t say_what_a_wait_would(void *arg)
 {
@@ -243,8 +242,7 @@ static void a_cancel_may_come_too_late(void)
     run_under(EVERYWHERE, cancel_at_the_end);
 }
 
-/* ---- what the task makes of it ------------------------------------------------------------------
- */
+/* ---- what the task makes of it --------------------------------------------------------------- */
 
 static intptr_t cancel_oneself(void *arg)
 {
@@ -291,8 +289,7 @@ static void a_cancelled_task_still_gives_way(void)
     run_under(ON_ONE_WORKER, give_way_although_cancelled);
 }
 
-/* ---- shields ------------------------------------------------------------------------------------
- */
+/* ---- shields --------------------------------------------------------------------------------- */
 
 struct shielded {
     wf_atomic_u32 open;
@@ -400,8 +397,7 @@ static void behind_a_shield_a_cancelled_task_may_spawn_and_await(void)
     run_under(EVERYWHERE, cancel_a_tidy_task);
 }
 
-/* ---- deadlines ----------------------------------------------------------------------------------
- */
+/* ---- deadlines ------------------------------------------------------------------------------- */
 
 static intptr_t be_late_for_everything(void *arg)
 {
@@ -464,8 +460,7 @@ static void a_deadline_passes_while_the_task_runs(void)
     run_under(EVERYWHERE, let_deadlines_pass);
 }
 
-/* ---- many
- * ---------------------------------------------------------------------------------------- */
+/* ---- many ------------------------------------------------------------------------------------ */
 
 static intptr_t cancel_a_crowd(void *arg)
 {

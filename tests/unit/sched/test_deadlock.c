@@ -216,8 +216,7 @@ static void a_circle_may_go_through_a_scope(void)
     }
 }
 
-/* ---- no deadlocks
- * --------------------------------------------------------------------------------- */
+/* ---- no deadlocks ---------------------------------------------------------------------------- */
 
 /* A circle of another runtime that is reported: by then a wrong report would have come too. */
 static void let_a_deadlock_pass(void)

@@ -11,8 +11,7 @@
 #include "aids.h"
 #include "sched_aids.h"
 
-/* ---- from any depth
- * ------------------------------------------------------------------------------- */
+/* ---- from any depth -------------------------------------------------------------------------- */
 
 enum { DEPTH = 20 };
 
@@ -105,8 +104,7 @@ static void only_a_task_that_failed_has_a_message(void)
     run_under(EVERYWHERE, ask_for_messages);
 }
 
-/* ---- cleanups
- * ------------------------------------------------------------------------------------- */
+/* ---- cleanups -------------------------------------------------------------------------------- */
 
 struct tidy {
     weft_cleanup cleanups[3];
@@ -245,8 +243,7 @@ static void a_failing_task_gives_its_values_back(void)
     run_under(EVERYWHERE, watch_values_go);
 }
 
-/* ---- the others
- * ----------------------------------------------------------------------------------- */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 static intptr_t work_or_fail(void *arg)
 {
@@ -285,8 +282,7 @@ static void a_failure_leaves_the_others_alone(void)
     run_under(EVERYWHERE, fail_beside_others);
 }
 
-/* ---- what nobody looked at
- * -------------------------------------------------------------------------- */
+/* ---- what nobody looked at ------------------------------------------------------------------- */
 
 struct reports {
     wf_atomic_u32 count;

@@ -7,8 +7,7 @@
  */
 #include "sched_aids.h"
 
-/* ---- every worker works
- * ------------------------------------------------------------------------------ */
+/* ---- every worker works ---------------------------------------------------------------------- */
 
 struct meeting {
     wf_atomic_u32 arrived;
@@ -115,8 +114,7 @@ static void what_is_woken_beside_a_busy_worker_is_run_by_others(void)
     run_under(ON_SEVERAL, hide_the_woken);
 }
 
-/* ---- one worker
- * ----------------------------------------------------------------------------------------- */
+/* ---- one worker ------------------------------------------------------------------------------ */
 
 struct hog {
     weft_runtime *runtime;
@@ -339,8 +337,7 @@ static void a_chain_of_the_newest_does_not_starve_the_old(void)
     }
 }
 
-/* ---- priorities
- * --------------------------------------------------------------------------------------------- */
+/* ---- priorities ------------------------------------------------------------------------------ */
 
 struct rank {
     wf_atomic_u32 ran;

@@ -8,8 +8,7 @@
 
 #include "sched_aids.h"
 
-/* ---- one task ----------------------------------------------------------------------------------
- */
+/* ---- one task -------------------------------------------------------------------------------- */
 
 static intptr_t await_oddly(void *arg)
 {
@@ -107,8 +106,7 @@ static void a_failure_comes_to_who_awaits_it(void)
     run_under(EVERYWHERE, await_failures);
 }
 
-/* ---- many who wait ------------------------------------------------------------------------------
- */
+/* ---- many who wait --------------------------------------------------------------------------- */
 
 enum { TASKS = 40, THREADS = 3 };
 
@@ -235,8 +233,7 @@ static void a_thread_that_races_the_end_is_not_lost(void)
     open_under(EVERYWHERE, race_from_a_thread);
 }
 
-/* ---- several tasks at once ----------------------------------------------------------------------
- */
+/* ---- several tasks at once ------------------------------------------------------------------- */
 
 struct after {
     wf_atomic_u32 *open;
@@ -428,8 +425,7 @@ static void a_thread_can_wait_for_several(void)
     open_under(EVERYWHERE, wait_for_several_from_a_thread);
 }
 
-/* ---- handles
- * ------------------------------------------------------------------------------------- */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 static intptr_t drop_at_all_times(void *arg)
 {
@@ -502,8 +498,7 @@ static void a_handle_outlives_its_runtime(void)
     }
 }
 
-/* ---- two runtimes
- * --------------------------------------------------------------------------------- */
+/* ---- two runtimes ---------------------------------------------------------------------------- */
 
 struct pair {
     weft_runtime *other;

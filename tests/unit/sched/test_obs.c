@@ -44,8 +44,7 @@ static unsigned count_lines(const char *part)
     return count;
 }
 
-/* ---- counters
- * -------------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 enum { GOOD = 20, BAD = 7, CANCELLED = 5, YIELDS = 3 };
 
@@ -121,8 +120,7 @@ static void bad_questions_are_refused(void)
     open_under(EVERYWHERE, ask_badly);
 }
 
-/* ---- dumps
- * ------------------------------------------------------------------------------------------ */
+/* ---- dumps ----------------------------------------------------------------------------------- */
 
 static intptr_t join_it(void *arg)
 {
@@ -158,8 +156,7 @@ static void a_dump_has_a_line_for_each_task_and_worker(void)
     open_under(EVERYWHERE, dump_some);
 }
 
-/* ---- traces
- * ----------------------------------------------------------------------------------------- */
+/* ---- traces ---------------------------------------------------------------------------------- */
 
 static void trace_some(weft_runtime *runtime, const struct setting *setting)
 {

@@ -51,8 +51,7 @@ static weft_options options_for(enum weft_policy policy, enum weft_order order, 
     return options_of(&setting);
 }
 
-/* ---- one worker
- * ------------------------------------------------------------------------------------ */
+/* ---- one worker ------------------------------------------------------------------------------ */
 
 static intptr_t spawn_four(void *arg)
 {
@@ -133,8 +132,7 @@ static void depth_first_the_own_queue_comes_before_the_global_one(void)
     expect("BAYZ");
 }
 
-/* ---- the parent and its children
- * -------------------------------------------------------------------- */
+/* ---- the parent and its children ------------------------------------------------------------- */
 
 static weft_task *first_child;
 
@@ -169,8 +167,7 @@ static void an_await_suspends_and_the_next_task_runs(void)
     expect("ppBApp");
 }
 
-/* ---- chains of the newest
- * ----------------------------------------------------------------------------- */
+/* ---- chains of the newest -------------------------------------------------------------------- */
 
 static intptr_t spawn_the_next(void *arg)
 {
@@ -206,8 +203,7 @@ static void after_three_of_the_newest_the_queue_has_its_turn(void)
     CHECK(!HAS_ORDER || old - diary.text == 3);
 }
 
-/* ---- yields
- * -------------------------------------------------------------------------------------------- */
+/* ---- yields ---------------------------------------------------------------------------------- */
 
 enum { ROUNDS = 10, YIELDERS = 4 };
 
@@ -251,8 +247,7 @@ static void a_task_that_yields_stands_behind_all_others(void)
     run_under(ON_ONE_WORKER, let_four_yield);
 }
 
-/* ---- priorities
- * ------------------------------------------------------------------------------------------ */
+/* ---- priorities ------------------------------------------------------------------------------ */
 
 static intptr_t spawn_by_priority(void *arg)
 {
@@ -276,8 +271,7 @@ static void the_more_important_task_runs_first(void)
     run_under(ON_ONE_WORKER, spawn_by_priority);
 }
 
-/* ---- thieves
- * --------------------------------------------------------------------------------------------- */
+/* ---- thieves --------------------------------------------------------------------------------- */
 
 struct theft {
     wf_atomic_u32 begun; /* by tasks of the victim */
@@ -380,8 +374,7 @@ static void the_worked_example_of_the_plan_takes_its_course(void)
     }
 }
 
-/* ---- no stealing, stealing first
- * ------------------------------------------------------------------------- */
+/* ---- no stealing, stealing first ------------------------------------------------------------- */
 
 static intptr_t stay_here(void *arg)
 {

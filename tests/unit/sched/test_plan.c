@@ -7,8 +7,7 @@
  */
 #include "sched_aids.h"
 
-/* ---- S2.39: tasks
- * --------------------------------------------------------------------------------- */
+/* ---- S2.39: tasks ---------------------------------------------------------------------------- */
 
 static intptr_t create(void *arg)
 {
@@ -157,8 +156,7 @@ static void parent_of_a_task(void)
     run_under(EVERYWHERE, compare_parents);
 }
 
-/* ---- S2.41: workers
- * -------------------------------------------------------------------------------- */
+/* ---- S2.41: workers -------------------------------------------------------------------------- */
 
 static intptr_t give_thread(void *arg)
 {
@@ -276,8 +274,7 @@ static void worker_safepoint(void)
     open_under(EVERYWHERE, reach_safepoints);
 }
 
-/* ---- S2.42: the scheduler
- * ------------------------------------------------------------------------------ */
+/* ---- S2.42: the scheduler -------------------------------------------------------------------- */
 
 static void nothing(weft_runtime *runtime, const struct setting *setting)
 {

@@ -12,8 +12,7 @@
 #include "aids.h"
 #include "sched_aids.h"
 
-/* ---- opening, closing
- * ---------------------------------------------------------------------------- */
+/* ---- opening, closing ------------------------------------------------------------------------ */
 
 static intptr_t set_to_one(void *arg)
 {
@@ -212,8 +211,7 @@ static void a_task_that_ends_with_an_open_scope_is_stopped(void)
     CHECK(strstr(text, "scope") != NULL);
 }
 
-/* ---- errors
- * -------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 struct member {
     wf_atomic_u32 *started;
@@ -294,8 +292,7 @@ static void an_error_stays_within_its_scope(void)
     run_under(EVERYWHERE, fail_inside_scopes);
 }
 
-/* ---- cancel
- * --------------------------------------------------------------------------------------- */
+/* ---- cancel ---------------------------------------------------------------------------------- */
 
 static intptr_t cancel_a_scope(void *arg)
 {
@@ -398,8 +395,7 @@ static void who_cancels_the_owner_cancels_the_tasks(void)
     run_under(EVERYWHERE, cancel_the_owner);
 }
 
-/* ---- failing owners
- * ------------------------------------------------------------------------------- */
+/* ---- failing owners -------------------------------------------------------------------------- */
 
 static void note_the_cleanup(void *arg)
 {
@@ -452,8 +448,7 @@ static void a_failing_owner_closes_its_scopes(void)
     run_under(EVERYWHERE, watch_an_owner_fail);
 }
 
-/* ---- deadlines
- * ------------------------------------------------------------------------------------ */
+/* ---- deadlines ------------------------------------------------------------------------------- */
 
 static intptr_t be_late_in_a_scope(void *arg)
 {

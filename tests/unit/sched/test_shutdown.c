@@ -9,8 +9,7 @@
 #include "aids.h"
 #include "sched_aids.h"
 
-/* ---- tasks in every state
- * ------------------------------------------------------------------------- */
+/* ---- tasks in every state -------------------------------------------------------------------- */
 
 struct stage {
     wf_atomic_u32 held; /* workers that are kept busy */
@@ -168,8 +167,7 @@ static void shielded_tasks_finish_what_they_do(void)
     }
 }
 
-/* ---- by force
- * --------------------------------------------------------------------------------------- */
+/* ---- by force -------------------------------------------------------------------------------- */
 
 static intptr_t join_behind_a_shield(void *arg)
 {
@@ -223,8 +221,7 @@ static void a_close_without_time_is_enough_for_who_ends_by_himself(void)
     }
 }
 
-/* ---- whoever waits
- * ---------------------------------------------------------------------------------- */
+/* ---- whoever waits --------------------------------------------------------------------------- */
 
 static void *join_from_a_thread(void *arg)
 {
@@ -292,8 +289,7 @@ static void a_task_closes_another_runtime_but_not_its_own(void)
     }
 }
 
-/* ---- the end of weft_run
- * ----------------------------------------------------------------------------- */
+/* ---- the end of weft_run --------------------------------------------------------------------- */
 
 struct orphan {
     wf_atomic_u32 started;
@@ -351,8 +347,7 @@ static void a_run_may_end_before_its_tasks_begin(void)
     }
 }
 
-/* ---- spawns that race the close
- * ------------------------------------------------------------------------ */
+/* ---- spawns that race the close -------------------------------------------------------------- */
 
 struct spawner {
     weft_runtime *runtime;
