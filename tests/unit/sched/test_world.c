@@ -7,7 +7,7 @@
  */
 #include "sched_aids.h"
 
-enum { RUNNERS = 4, PAUSES = 3 };
+enum { RUNNERS = 4, PAUSES = 2 };
 
 struct world {
     weft_runtime *runtime;
