@@ -171,7 +171,7 @@ static void join_all_at_once(weft_runtime *runtime, const struct setting *settin
     CHECK_EQ(weft_await(crowd.task), 17);
 }
 
-/* behaviour 28, behaviour 29, S0.27, S0.30: with one worker the joiners would stop it. */
+/* behaviour 28, behaviour 29, S0.27, part of S0.30: with one worker the joiners would stop it. */
 static void many_tasks_and_threads_join_one_task(void)
 {
     open_under(EVERYWHERE, join_all_at_once);

@@ -239,7 +239,7 @@ static void idle(weft_runtime *runtime, const struct setting *setting)
     CHECK(stats_of(runtime).total.woken >= 1);
 }
 
-/* S2.41, 16; S2.27 in our way: they sleep until they are woken, and do not poll */
+/* S2.41, 16: they sleep until they are woken; the plan polls every 100 us, and we do not. */
 static void worker_idle_handling(void)
 {
     open_under(EVERYWHERE, idle);

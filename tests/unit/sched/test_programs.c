@@ -18,7 +18,7 @@ static intptr_t call_async(void *arg)
     return weft_await(task) == 42 ? 0 : -EIO;
 }
 
-/* S2.43, 1; S0.29 and S0.30 as functions, part of S2.34, part of S2.35 */
+/* S2.43, 1; part of S0.29, part of S0.30, part of S2.34, part of S2.35 */
 static void program_1_a_simple_async_function(void)
 {
     run_under(EVERYWHERE, call_async);
@@ -360,7 +360,7 @@ static void inject_from_threads(weft_runtime *runtime, const struct setting *set
     }
 }
 
-/* S2.43, 12; S2.32 */
+/* S2.43, 12; part of S2.32 */
 static void program_12_injection_from_threads(void)
 {
     open_under(EVERYWHERE, inject_from_threads);
