@@ -139,13 +139,18 @@ static inline __attribute__((always_inline)) void wf_leave(struct wf_worker *wor
     wf_arrive(wf_worker_self(), message);
 }
 
-/* [task]  As wf_task_suspend: for the few whose time counts. */
+/* [task]  As wf_task_suspend: for the few whose time counts.  The model has no fibers: there the
+ * kernel program says what it is to suspend. */
 static inline __attribute__((always_inline)) void wf_suspend(struct weft_task *self)
 {
+#ifdef WF_MODEL
+    wf_task_suspend(self);
+#else
     struct wf_worker *worker = wf_worker_self();
     WEFT_ASSERT(wf_load_relaxed(&self->wait) != WEFT_WAIT_NOTHING);
     self->budget = WF_TASK_BUDGET;
     wf_leave(worker, self, wf_pick(worker), WF_ERRAND_PARK);
+#endif
 }
 
 /* ---- being interrupted --------------------------------------------------------------------- */

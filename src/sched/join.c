@@ -32,12 +32,13 @@ struct race {
     size_t count;              /* [const] */
 };
 
+struct wf_lock wf_join_locks[WF_JOIN_LOCKS] = {
+    [0 ... WF_JOIN_LOCKS - 1] = {.rank = WF_RANK_JOIN},
+};
+
 static struct wf_lock *lock_of(const struct weft_task *task)
 {
-    static struct wf_lock locks[WF_JOIN_LOCKS] = {
-        [0 ... WF_JOIN_LOCKS - 1] = {.rank = WF_RANK_JOIN},
-    };
-    return &locks[((uintptr_t)task / sizeof(struct weft_task)) % WF_JOIN_LOCKS];
+    return &wf_join_locks[((uintptr_t)task / sizeof(struct weft_task)) % WF_JOIN_LOCKS];
 }
 
 /* ---- the list ------------------------------------------------------------------------------ */
@@ -47,12 +48,12 @@ static bool list_enter(struct weft_task *task, struct wf_joiner *joiner)
 {
     struct wf_lock *lock = lock_of(task);
     wf_lock_acquire(lock);
-    joiner->is_listed = wf_state_share(&task->state);
-    if (joiner->is_listed) {
-        joiner->next = task->joiners;
-        task->joiners = joiner;
+    const bool is_listed = wf_state_share(&task->state);
+    wf_plain_store(&joiner->is_listed, is_listed);
+    if (is_listed) {
+        wf_plain_store(&joiner->next, wf_plain_load(&task->joiners));
+        wf_plain_store(&task->joiners, joiner);
     }
-    bool is_listed = joiner->is_listed;
     wf_lock_release(lock);
     return is_listed;
 }
@@ -62,12 +63,12 @@ static void list_leave(struct weft_task *task, struct wf_joiner *joiner)
 {
     struct wf_lock *lock = lock_of(task);
     wf_lock_acquire(lock);
-    if (joiner->is_listed) {
+    if (wf_plain_load(&joiner->is_listed)) {
         struct wf_joiner **link = &task->joiners;
-        while (*link != joiner) { /* it is in the list, so this ends */
+        while (wf_plain_load(link) != joiner) { /* it is in the list, so this ends */
             link = &(*link)->next;
         }
-        *link = joiner->next;
+        wf_plain_store(link, wf_plain_load(&joiner->next));
     }
     wf_lock_release(lock);
 }
@@ -76,10 +77,10 @@ void wf_joiners_wake(struct weft_task *task)
 {
     struct wf_lock *lock = lock_of(task);
     wf_lock_acquire(lock);
-    while (task->joiners != NULL) {
-        struct wf_joiner *joiner = task->joiners;
-        task->joiners = joiner->next;
-        joiner->is_listed = false;
+    struct wf_joiner *joiner;
+    while ((joiner = wf_plain_load(&task->joiners)) != NULL) {
+        wf_plain_store(&task->joiners, wf_plain_load(&joiner->next));
+        wf_plain_store(&joiner->is_listed, false);
         if (joiner->race != NULL) {
             int32_t nobody = -1;
             /* relaxed: the lock orders it for the one whose race it is */
@@ -225,7 +226,7 @@ static inline __attribute__((always_inline)) int wait_for_end(struct weft_task *
 /* [any]  The task has ended: its result, which counts as seen. */
 static intptr_t observe(struct weft_task *task)
 {
-    intptr_t result = task->result;
+    intptr_t result = wf_plain_load(&task->result);
     if (result < 0) {
         (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_OBSERVED); /* relaxed: unref orders it */
     }

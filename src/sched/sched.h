@@ -567,6 +567,8 @@ void wf_task_unref(struct weft_task *task);
 /* join.c  [weft_run]  Waits for the first task.  -EDEADLK: it was found that this has no end. */
 int wf_join_main(weft_runtime *runtime, struct weft_task *task);
 void wf_join_main_break(weft_runtime *runtime);
+/* join.c  Of the lists of those who wait for a task, which is chosen by its address. */
+extern struct wf_lock wf_join_locks[WF_JOIN_LOCKS];
 /* join.c  [owner]  Wakes those who wait by way of wf_state_share. */
 void wf_joiners_wake(struct weft_task *task);
 

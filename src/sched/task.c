@@ -326,7 +326,7 @@ static void task_free(struct wf_worker *worker, struct weft_task *task)
 {
     struct wf_task_pool *pool = task->pool;
     uint32_t marks = wf_load_relaxed(&task->marks); /* relaxed: the last reference orders all */
-    if (__builtin_expect(task->result < 0, 0) &&
+    if (__builtin_expect(wf_plain_load(&task->result) < 0, 0) &&
         (marks & (WF_MARK_OBSERVED | WF_MARK_CANCELLED)) == 0) {
         wf_failure_note(pool, task);
     }
@@ -355,7 +355,7 @@ static void complete(struct wf_worker *worker, struct weft_task *task, intptr_t 
 {
     weft_runtime *runtime = task->pool->runtime;
     struct wf_counters *counters = worker != NULL ? &worker->counters : &runtime->foreign;
-    task->result = result;
+    wf_plain_store(&task->result, result);
     task->fiber = NULL;
     /* (Y2) release: that it was spawned, wherever that was counted. */
     wf_store_release(&counters->completed, wf_counter_read(&counters->completed) + 1);

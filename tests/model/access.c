@@ -15,6 +15,11 @@ bool engine_is_alone(void)
     return !engine.is_concurrent || engine.current < 0;
 }
 
+unsigned model_thread(void)
+{
+    return (unsigned)engine.current;
+}
+
 /* A store under tso enters the thread's buffer: nobody else can tell, so it is no step. */
 static bool is_buffered(const struct model_site *site)
 {

@@ -75,6 +75,9 @@ int model_main(int argc, char **argv, const struct model_suite *suite);
 /* In a thread or in check(): ends the run as failed. */
 #define MODEL_REQUIRE(c) ((c) ? (void)0 : model_fail("%s:%d: %s", __FILE__, __LINE__, #c))
 
+/* In a thread: its number in the test, from 0. */
+unsigned model_thread(void);
+
 /* A choice that the search explores, 0 to count - 1. */
 unsigned model_choose(unsigned count);
 
