@@ -98,6 +98,18 @@ static void the_end_hands_over_who_joined(void)
     CHECK(wf_state_unref(&state));
 }
 
+/* Of two handles of a task that has ended, neither is the only one. */
+static void two_handles_are_not_one_and_a_run(void)
+{
+    struct wf_state state;
+    wf_state_init(&state, 3);
+    CHECK(!wf_state_has_one_handle(&state));
+    CHECK_EQ(end_of(&state), 0);
+    CHECK(!wf_state_has_one_handle(&state));
+    CHECK(!wf_state_unref(&state));
+    CHECK(wf_state_unref(&state));
+}
+
 static void who_joins_too_late_is_told(void)
 {
     struct wf_state state;
@@ -252,6 +264,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(only_the_first_wake_of_an_idle_task_queues_it),
     TAP_TEST(a_complete_task_is_neither_woken_nor_cancelled),
     TAP_TEST(the_end_hands_over_who_joined),
+    TAP_TEST(two_handles_are_not_one_and_a_run),
     TAP_TEST(who_joins_too_late_is_told),
     TAP_TEST(a_shared_end_keeps_the_reference_of_the_run),
     TAP_TEST(the_last_reference_is_told_so),
