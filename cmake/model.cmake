@@ -33,6 +33,8 @@ weft_model(model_inject tests/model/model_inject.c src/queue/inject.c src/os/loc
 weft_model(model_sleep tests/model/model_sleep.c src/queue/inject.c src/os/lock.c)
 weft_model(model_idle tests/model/model_idle.c src/sched/idle.c src/os/park.c)
 weft_model(model_state tests/model/model_state.c src/sched/state.c src/os/park.c)
+weft_model(model_join tests/model/model_join.c src/sched/join.c src/sched/task.c src/sched/state.c
+  src/os/lock.c src/os/park.c)
 weft_model(model_trace tests/model/model_trace.c src/trace/ring.c src/os/lock.c)
 weft_model(model_registry tests/model/model_registry.c src/fiber/registry.c src/os/lock.c)
 

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   with src/sched/join.c, task.c and state.c who waits for the end of a task is woken by it,
+ *         sees its result, and nobody touches a task, or the frame of one who waits, that is gone,
+ *         in every order of steps under every memory model.
+ * Method: threads of the test are tasks that wait, foreign threads, and workers at the end of a
+ *         task.  A task that waits is parked by its real state, and its thread by a parker.  Tasks
+ *         that are waited for come from the checker's heap and go back to it: a late touch is a use
+ *         after free.  Who returns from a wait writes to a plain variable that whoever wakes it has
+ *         read: a wake that comes too late is a race.  A lost one is a deadlock.
+ *         Keeps S4.37; part of behaviours 10 and 11.
+ */
+#include <errno.h>
+
+#include "model/model.h"
+#include "sched/sched.h"
+
+enum { RESULT = 7, TASKS = 2 };
+
+static weft_runtime runtime;
+static struct wf_task_pool pool;
+static struct wf_worker workers[MODEL_THREADS_MAX];
+static struct weft_task *tasks[TASKS]; /* that are waited for */
+
+/* By thread. */
+static struct weft_task selves[MODEL_THREADS_MAX]; /* the task it is, if it is one */
+static bool is_task[MODEL_THREADS_MAX];
+static struct wf_parker parkers[MODEL_THREADS_MAX];
+static const struct wf_waiter *waiters[MODEL_THREADS_MAX];
+static int frames[MODEL_THREADS_MAX]; /* plain: 1 while the frame of its wait is there */
+static int report;                    /* plain: of a deadlock */
+
+/* ---- what the scheduler does otherwise ----------------------------------------------------- */
+
+struct wf_worker *wf_worker_self(void)
+{
+    return &workers[model_thread()];
+}
+
+struct weft_task *wf_task_self(void)
+{
+    return is_task[model_thread()] ? &selves[model_thread()] : NULL;
+}
+
+void wf_task_suspend(struct weft_task *self)
+{
+    if (wf_state_park(&self->state)) {
+        (void)wf_parker_park(&parkers[self - selves], WF_FOREVER);
+    }
+}
+
+static void place(struct weft_task *task)
+{
+    wf_parker_unpark(&parkers[task - selves]);
+}
+
+void wf_task_wake(struct weft_task *task)
+{
+    if (wf_state_wake(&task->state) == WF_WAKE_QUEUE) {
+        place(task);
+    }
+}
+
+int weft_cancel(weft_task *task)
+{
+    if (wf_state_cancel(&task->state) == WF_WAKE_QUEUE) {
+        place(task);
+    }
+    return 0;
+}
+
+int wf_task_interrupted(struct weft_task *self)
+{
+    return wf_state_is_cancelled(&self->state) ? -ECANCELED : 0;
+}
+
+void wf_task_spend(struct weft_task *self)
+{
+    (void)self;
+}
+
+void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object)
+{
+    (void)self;
+    (void)wait;
+    (void)object;
+}
+
+void wf_wait_end(struct weft_task *self)
+{
+    (void)self;
+}
+
+void wf_waiter_init(struct wf_waiter *waiter, struct weft_task *self)
+{
+    waiter->task = self;
+    wf_parker_init(&waiter->parker);
+    waiters[model_thread()] = waiter;
+    wf_plain_store(&frames[model_thread()], 1);
+}
+
+void wf_waiter_wait(struct wf_waiter *waiter)
+{
+    if (waiter->task != NULL) {
+        wf_task_suspend(waiter->task);
+    } else {
+        (void)wf_parker_park(&waiter->parker, WF_FOREVER);
+    }
+}
+
+void wf_waiter_wake(struct wf_waiter *waiter)
+{
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        if (waiters[i] == waiter) {
+            MODEL_REQUIRE(wf_plain_load(&frames[i]) == 1); /* it has not left yet */
+        }
+    }
+    if (waiter->task != NULL) {
+        wf_task_wake(waiter->task);
+    } else {
+        wf_parker_unpark(&waiter->parker);
+    }
+}
+
+/* [a thread that waited]  Its frame is gone. */
+static void leave(void)
+{
+    wf_plain_store(&frames[model_thread()], 0);
+}
+
+void wf_task_put(struct wf_task_pool *from, struct wf_task_cache *cache, struct weft_task *task)
+{
+    (void)from;
+    (void)cache;
+    for (int i = 0; i < TASKS; i++) {
+        tasks[i] = tasks[i] == task ? NULL : tasks[i];
+    }
+    wf_free(task);
+}
+
+/* Nothing that follows is called. */
+
+int64_t wf_clock_now(void)
+{
+    model_fail("the clock");
+}
+
+struct weft_task *wf_task_get(struct wf_task_pool *from, struct wf_task_cache *cache)
+{
+    (void)from;
+    (void)cache;
+    model_fail("a spawn");
+}
+
+void wf_task_place_new(struct weft_task *task)
+{
+    (void)task;
+    model_fail("a spawn");
+}
+
+struct wf_task_extra *wf_task_extra(struct weft_task *task)
+{
+    (void)task;
+    model_fail("a task with options");
+}
+
+void wf_locals_done(struct weft_task *task)
+{
+    (void)task;
+    model_fail("a task with local values");
+}
+
+void wf_scope_leave(struct weft_task *task, intptr_t result)
+{
+    (void)task;
+    (void)result;
+    model_fail("a task in a scope");
+}
+
+void wf_failure_note(struct wf_task_pool *of, struct weft_task *task)
+{
+    (void)of;
+    (void)task;
+    model_fail("a failure that somebody saw counts as unseen");
+}
+
+void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_t task_id,
+                  uint64_t arg)
+{
+    (void)ring;
+    (void)event;
+    (void)task_id;
+    (void)arg;
+    model_fail("a trace");
+}
+
+int wf_room_enter(weft_runtime *of)
+{
+    (void)of;
+    model_fail("a runtime with limits");
+}
+
+int wf_room_wait(weft_runtime *of)
+{
+    (void)of;
+    model_fail("a runtime with limits");
+}
+
+void wf_room_leave(weft_runtime *of)
+{
+    (void)of;
+    model_fail("a runtime with limits");
+}
+
+uint64_t wf_runtime_queued(weft_runtime *of)
+{
+    (void)of;
+    model_fail("a runtime with limits");
+}
+
+/* ---- the beginning and the end of a test --------------------------------------------------- */
+
+static void make(int number, unsigned handles)
+{
+    struct weft_task *task = wf_alloc_zeroed(1, sizeof(*task));
+    task->pool = &pool;
+    task->is_plain = true;
+    wf_state_init(&task->state, 1 + handles);
+    tasks[number] = task;
+}
+
+static void start(unsigned handles)
+{
+    runtime = (weft_runtime){0};
+    pool = (struct wf_task_pool){.runtime = &runtime};
+    for (unsigned i = 0; i < WF_JOIN_LOCKS; i++) {
+        wf_lock_init(&wf_join_locks[i], WF_RANK_JOIN);
+    }
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        selves[i] = (struct weft_task){.pool = &pool};
+        wf_store_relaxed(&selves[i].deadline, WEFT_NEVER);
+        wf_state_init(&selves[i].state, 1);
+        is_task[i] = false;
+        wf_parker_init(&parkers[i]);
+        workers[i] = (struct wf_worker){.runtime = &runtime, .pool = &pool, .index = i};
+        waiters[i] = NULL;
+        frames[i] = 0;
+    }
+    report = 0;
+    make(0, handles);
+}
+
+static void start_one_handle(void)
+{
+    start(1);
+}
+
+static void start_two_handles(void)
+{
+    start(2);
+}
+
+static void start_two_tasks(void)
+{
+    start(1);
+    make(1, 1);
+}
+
+static void check(void)
+{
+    MODEL_REQUIRE(tasks[0] == NULL);
+    MODEL_REQUIRE(tasks[1] == NULL);
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+/* A worker at the end of a task. */
+static void finish(void)
+{
+    wf_task_finish(tasks[0], RESULT);
+}
+
+static void finish_second(void)
+{
+    wf_task_finish(tasks[1], RESULT + 1);
+}
+
+static void finish_failing(void)
+{
+    wf_task_finish(tasks[0], -EIO);
+}
+
+static void cancel_first(void)
+{
+    (void)weft_cancel(&selves[0]);
+}
+
+/* Whoever waits has to bear it. */
+static void wake_first_for_nothing(void)
+{
+    wf_task_wake(&selves[0]);
+}
+
+static intptr_t await(void)
+{
+    is_task[model_thread()] = true;
+    intptr_t result = weft_await(tasks[0]);
+    leave();
+    return result;
+}
+
+static void await_it(void)
+{
+    MODEL_REQUIRE(await() == RESULT);
+}
+
+static void await_failing(void)
+{
+    MODEL_REQUIRE(await() == -EIO);
+}
+
+static void await_cancelled(void)
+{
+    intptr_t result = await();
+    MODEL_REQUIRE(result == RESULT || result == -ECANCELED);
+}
+
+static int join(bool is_of_task)
+{
+    struct weft_task *task = tasks[0];
+    intptr_t result = 0;
+    is_task[model_thread()] = is_of_task;
+    int rc = weft_join(task, &result);
+    leave();
+    MODEL_REQUIRE(result == (rc == 0 ? RESULT : 0));
+    weft_drop(task);
+    return rc;
+}
+
+static void join_it(void)
+{
+    MODEL_REQUIRE(join(true) == 0);
+}
+
+static void join_from_outside(void)
+{
+    MODEL_REQUIRE(join(false) == 0);
+}
+
+static void join_cancelled(void)
+{
+    int rc = join(true);
+    MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
+}
+
+static void race_both(void)
+{
+    struct weft_task *both[TASKS] = {tasks[0], tasks[1]};
+    intptr_t result = 0;
+    is_task[model_thread()] = true;
+    int rc = weft_race(both, TASKS, &result);
+    leave();
+    MODEL_REQUIRE(rc == 0 || rc == 1);
+    MODEL_REQUIRE(result == RESULT + rc);
+}
+
+/* The thread of weft_run. */
+static void wait_as_main(void)
+{
+    struct weft_task *task = tasks[0];
+    int rc = wf_join_main(&runtime, task);
+    if (rc == 0) {
+        MODEL_REQUIRE(wf_plain_load(&task->result) == RESULT);
+    } else {
+        MODEL_REQUIRE(rc == -EDEADLK);
+        MODEL_REQUIRE(wf_plain_load(&report) == 1);
+        wf_task_finish(task, -ECANCELED); /* as the forced end does */
+    }
+    weft_drop(task);
+}
+
+static void find_deadlock(void)
+{
+    wf_plain_store(&report, 1);
+    wf_join_main_break(&runtime);
+}
+
+/* What main left behind is stuck, but main has ended. */
+static void wait_as_main_for_result(void)
+{
+    struct weft_task *task = tasks[0];
+    MODEL_REQUIRE(wf_join_main(&runtime, task) == 0);
+    MODEL_REQUIRE(wf_plain_load(&task->result) == RESULT);
+    weft_drop(task);
+}
+
+static void finish_and_find_deadlock(void)
+{
+    finish();
+    find_deadlock();
+}
+
+static const struct model_test tests[] = {
+    {.name = "an await",
+     .setup = start_one_handle,
+     .threads = {await_it, finish},
+     .names = {"awaiter", "worker"},
+     .check = check},
+    {.name = "an await of a task that fails",
+     .setup = start_one_handle,
+     .threads = {await_failing, finish_failing},
+     .names = {"awaiter", "worker"},
+     .check = check},
+    {.name = "an await, cancelled",
+     .setup = start_one_handle,
+     .threads = {await_cancelled, finish, cancel_first},
+     .names = {"awaiter", "worker", "canceller"},
+     .check = check},
+    {.name = "an await, woken for nothing",
+     .setup = start_one_handle,
+     .threads = {await_it, finish, wake_first_for_nothing},
+     .names = {"awaiter", "worker", "waker"},
+     .check = check},
+    {.name = "two awaits",
+     .setup = start_two_handles,
+     .threads = {await_it, await_it, finish},
+     .names = {"awaiter 1", "awaiter 2", "worker"},
+     .bound = {4, 4, 1}, /* three preemptions, none under view: more takes minutes */
+     .check = check,
+     .is_slow = 1},
+    {.name = "a join",
+     .setup = start_one_handle,
+     .threads = {join_it, finish},
+     .names = {"joiner", "worker"},
+     .check = check},
+    {.name = "a join, cancelled",
+     .setup = start_one_handle,
+     .threads = {join_cancelled, finish, cancel_first},
+     .names = {"joiner", "worker", "canceller"},
+     .bound = {0, 0, 3},
+     .check = check,
+     .is_slow = 1},
+    {.name = "a join and an await",
+     .setup = start_two_handles,
+     .threads = {join_it, await_it, finish},
+     .names = {"joiner", "awaiter", "worker"},
+     .bound = {4, 4, 1}, /* three preemptions, none under view: more takes minutes */
+     .check = check,
+     .is_slow = 1},
+    {.name = "two joins",
+     .setup = start_two_handles,
+     .threads = {join_it, join_it, finish},
+     .names = {"joiner 1", "joiner 2", "worker"},
+     .bound = {4, 4, 1}, /* three preemptions, none under view: more takes minutes */
+     .check = check,
+     .is_slow = 1},
+    {.name = "a thread joins",
+     .setup = start_one_handle,
+     .threads = {join_from_outside, finish},
+     .names = {"thread", "worker"},
+     .check = check},
+    {.name = "a race",
+     .setup = start_two_tasks,
+     .threads = {race_both, finish, finish_second},
+     .names = {"racer", "worker 1", "worker 2"},
+     .bound = {4, 4, 1}, /* three preemptions, none under view: more takes minutes */
+     .check = check,
+     .is_slow = 1},
+    {.name = "main ends",
+     .setup = start_one_handle,
+     .threads = {wait_as_main, finish},
+     .names = {"main", "worker"},
+     .check = check},
+    {.name = "main waits in a deadlock",
+     .setup = start_one_handle,
+     .threads = {wait_as_main, find_deadlock},
+     .names = {"main", "worker"},
+     .check = check},
+    {.name = "main ends, others are stuck",
+     .setup = start_one_handle,
+     .threads = {wait_as_main_for_result, finish_and_find_deadlock},
+     .names = {"main", "worker"},
+     .check = check},
+};
+
+int main(int argc, char **argv)
+{
+    static const struct model_suite suite = {"join", tests, MODEL_COUNT(tests),
+                                             NULL,   0,     "src/sched/join.c"};
+    return model_main(argc, argv, &suite);
+}
