@@ -104,8 +104,8 @@ typedef int64_t wf_deque_diff;
 /* Nanoseconds that tasks have, once a deadlock was found, to end by themselves. */
 #define WF_DEADLOCK_GRACE_NS INT64_C(1000000000)
 
-/* Nanoseconds of a tick: timers fire at most so much, and the time until somebody looks, after their
- * deadline.  A quarter of a millisecond, so that sleeps of one are not twice as long. */
+/* Nanoseconds of a tick: timers fire at most so much, and the time until somebody looks, after
+ * their deadline.  A quarter of a millisecond, so that sleeps of one are not twice as long. */
 #define WF_TICK_NS INT64_C(250000)
 /* Levels of a wheel, with 6 bits each: all ticks of the clock's 63 bits of nanoseconds. */
 #define WF_WHEEL_LEVELS 8u
@@ -219,7 +219,8 @@ _Static_assert(WF_STACK_SIZE_DEFAULT <= WF_STACK_SIZE_MAX / 4,
                "sanitizers need four times as much");
 _Static_assert(WF_CANARY_BYTES <= WF_GUARD_BYTES_MIN, "the canary is inside the guard");
 _Static_assert(WF_SLAB_STACKS_MAX <= 64, "a bit each in 64");
-_Static_assert((UINT64_MAX >> 1) / WF_TICK_NS >> 6 * WF_WHEEL_LEVELS == 0, "every tick has a level");
+_Static_assert((UINT64_MAX >> 1) / WF_TICK_NS >> 6 * WF_WHEEL_LEVELS == 0,
+               "every tick has a level");
 _Static_assert(WF_INJECT_BATCH_MIN >= 1 && WF_INJECT_BATCH_MIN <= WF_INJECT_BATCH_MAX, "a range");
 
 #endif

@@ -183,7 +183,8 @@ int wf_join_main(weft_runtime *runtime, struct weft_task *task)
     while (!is_complete && rc == 0) { /* woken by either */
         wf_waiter_wait(&runtime->main_waiter);
         is_complete = wf_state_is_complete(&task->state);
-        bool is_stuck = wf_load_acquire(&runtime->is_deadlocked) != 0; /* (J1) */
+        /* relaxed: who says so wakes us, and that orders it */
+        bool is_stuck = wf_load_relaxed(&runtime->is_deadlocked) != 0;
         rc = !is_complete && is_stuck ? -EDEADLK : 0;
     }
     list_leave(task, &joiner);
@@ -193,7 +194,7 @@ int wf_join_main(weft_runtime *runtime, struct weft_task *task)
 
 void wf_join_main_break(weft_runtime *runtime)
 {
-    wf_store_release(&runtime->is_deadlocked, 1); /* (J1) release: the report is written */
+    wf_store_relaxed(&runtime->is_deadlocked, 1); /* relaxed: the wake orders it */
     wf_parker_unpark(&runtime->main_waiter.parker);
 }
 
