@@ -184,20 +184,21 @@ int wf_task_begin(struct wf_worker *worker, struct weft_task *task)
 
 /* ---- the loop ------------------------------------------------------------------------------ */
 
-/* [loop]  Runs the task until the thread comes back; others may have run in between. */
+/* [loop]  Runs the task until the thread comes back; others may have run in between.  One that gets
+ * no stack ends here: that is a round too, or nobody would report it. */
 static void run(struct wf_worker *worker, struct weft_task *task)
 {
+    wf_store_release(&worker->rounds, worker->round + 1); /* (Y1) */
     if (task->fiber == NULL && wf_task_begin(worker, task) != 0) {
         wf_task_abandon(task, -ENOMEM);
-        return;
+    } else {
+        wf_enter(worker, task);
+        void *message =
+            wf_fiber_switch(&worker->loop, task->fiber, wf_message_of(NULL, WF_ERRAND_NONE));
+        WEFT_ASSERT(worker == wf_worker_self());  /* the loop stays with its thread */
+        wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+        wf_arrive(worker, message);
     }
-    wf_store_release(&worker->rounds, worker->round + 1); /* (Y1) */
-    wf_enter(worker, task);
-    void *message =
-        wf_fiber_switch(&worker->loop, task->fiber, wf_message_of(NULL, WF_ERRAND_NONE));
-    WEFT_ASSERT(worker == wf_worker_self());  /* the loop stays with its thread */
-    wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
-    wf_arrive(worker, message);
     worker->round += 2;
     wf_store_release(&worker->rounds, worker->round); /* (Y1) */
 }
