@@ -40,7 +40,7 @@ enum weft_io {
 
 /* A task that failed and whose result nobody looked at. */
 typedef struct weft_failure {
-    uint64_t task_id;
+    uint64_t task_id;    /* 0: some, for which there was no memory; the message says how many */
     const char *name;    /* "" for none */
     int error;           /* the negative errno */
     const char *message; /* of weft_fail; "" for none */

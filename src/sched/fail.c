@@ -126,7 +126,10 @@ void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
     const size_t size = strlen(message) + 1;
     struct wf_failure *failure = wf_alloc(sizeof(*failure) + size);
     if (failure == NULL) {
-        return; /* the counters still know of it */
+        wf_lock_acquire(&pool->lock);
+        pool->failures_lost++;
+        wf_lock_release(&pool->lock);
+        return;
     }
     *failure = (struct wf_failure){.task_id = wf_task_id(task), .error = (int)task->result};
     wf_task_name(task, failure->name);
@@ -166,12 +169,31 @@ static void print_failure(const weft_failure *failure)
     }
 }
 
+static void tell(weft_runtime *runtime, const weft_failure *failure)
+{
+    if (runtime->options.on_failure != NULL) {
+        runtime->options.on_failure(runtime->options.hook_context, failure);
+    } else {
+        print_failure(failure);
+    }
+}
+
+/* Of these only the number is known. */
+static void tell_lost(weft_runtime *runtime, size_t count)
+{
+    char message[64];
+    (void)snprintf(message, sizeof(message), "no memory to note %zu more that failed", count);
+    tell(runtime, &(weft_failure){.name = "", .error = -ENOMEM, .message = message});
+}
+
 void wf_failures_report(weft_runtime *runtime)
 {
     struct wf_task_pool *pool = runtime->pool;
     wf_lock_acquire(&pool->lock);
     struct wf_failure *newest = pool->failures;
+    const size_t lost = pool->failures_lost;
     pool->failures = NULL;
+    pool->failures_lost = 0;
     wf_lock_release(&pool->lock);
     struct wf_failure *oldest = NULL;
     while (newest != NULL) { /* turned over: they are told in the order they happened */
@@ -186,12 +208,11 @@ void wf_failures_report(weft_runtime *runtime)
                                    .name = oldest->name,
                                    .error = oldest->error,
                                    .message = oldest->message};
-        if (runtime->options.on_failure != NULL) {
-            runtime->options.on_failure(runtime->options.hook_context, &told);
-        } else {
-            print_failure(&told);
-        }
+        tell(runtime, &told);
         wf_free(oldest);
         oldest = next;
+    }
+    if (lost > 0) {
+        tell_lost(runtime, lost);
     }
 }

@@ -321,6 +321,7 @@ struct wf_task_pool {
     size_t free_count;          /* [lock] */
     bool is_closed;             /* [lock]  the runtime is gone: the last task back frees the pool */
     struct wf_failure *failures; /* [lock]  that nobody saw, newest first; none once it is closed */
+    size_t failures_lost;        /* [lock]  more of them, for which there was no memory */
 
     /* Threads that are no worker of the runtime and are about to wake or to queue a task of it. */
     WF_ATOMIC(uint32_t) strangers; /* [any: add] */
