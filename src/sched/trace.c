@@ -70,13 +70,15 @@ int weft_trace_stop(weft_runtime *runtime, int fd)
     (void)weft_stop_the_world(runtime); /* there is a runtime: cannot fail */
     int rc = wf_load_relaxed(&runtime->is_traced) != 0 ? 0 : -EALREADY; /* relaxed: as above */
     if (rc == 0) {
-        wf_store_relaxed(&runtime->is_traced, 0); /* relaxed: one event more does no harm */
         for (unsigned i = 0; i < runtime->worker_count; i++) {
             rings[i] = runtime->workers[i].trace;
         }
         rings[runtime->worker_count] = runtime->outside.ring;
         rc = wf_trace_collect(rings, (size_t)runtime->worker_count + 1, &records, &count);
-        free_rings(runtime);
+        if (rc == 0) {
+            wf_store_relaxed(&runtime->is_traced, 0); /* relaxed: one event more does no harm */
+            free_rings(runtime);
+        }
     }
     (void)weft_start_the_world(runtime); /* it is ours */
     if (rc == 0) {
