@@ -357,8 +357,6 @@ static void complete(struct wf_worker *worker, struct weft_task *task, intptr_t 
     struct wf_counters *counters = worker != NULL ? &worker->counters : &runtime->foreign;
     wf_plain_store(&task->result, result);
     task->fiber = NULL;
-    /* (Y2) release: that it was spawned, wherever that was counted. */
-    wf_store_release(&counters->completed, wf_counter_read(&counters->completed) + 1);
     if (result < 0) {
         struct wf_state_view view;
         wf_state_read(&task->state, &view);
@@ -369,6 +367,8 @@ static void complete(struct wf_worker *worker, struct weft_task *task, intptr_t 
         wf_counter_add(&counters->failed, is_cancelled ? 0 : 1);
         wf_counter_add(&counters->cancelled, is_cancelled ? 1 : 0);
     }
+    /* (Y2) release: that it was spawned, wherever that was counted, and how it ended. */
+    wf_store_release(&counters->completed, wf_counter_read(&counters->completed) + 1);
     bool is_limited = runtime->options.tasks_max != 0;
     void *joiner;
     unsigned ended = wf_state_complete(&task->state, &joiner);
