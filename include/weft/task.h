@@ -73,7 +73,8 @@ WEFT_API int weft_try_join(weft_task *task, intptr_t *result);
 WEFT_API int weft_await_all(weft_task **tasks, size_t count, intptr_t *results);
 
 /* Waits for the first to end, cancels the others and waits for them too; takes all handles back.
- * The index of the first, with its result in *result; -EINVAL: count 0; else as above. */
+ * The index of the first, with its result in *result; -EINVAL: count 0, or no task; -ENOMEM: only
+ * for more than 8, and as with -EINVAL the handles stay; else as above. */
 WEFT_API int weft_race(weft_task **tasks, size_t count, intptr_t *result);
 
 /* One more handle of the same task, to be dropped or awaited on its own; the argument. */
