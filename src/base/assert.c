@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -104,6 +105,7 @@ bool wf_jitter_coin(void)
 static WF_ATOMIC(uint64_t) fault_calls;
 static WF_ATOMIC(uint64_t) fault_at; /* 0: none */
 static WF_ATOMIC(const char *) fault_what;
+static WF_ATOMIC(const char *) fault_ignored; /* NULL: nothing is */
 
 void wf_fault_arm(uint64_t nth)
 {
@@ -112,6 +114,11 @@ void wf_fault_arm(uint64_t nth)
     wf_store_seq_cst(&fault_calls, 0);
     wf_store_seq_cst(&fault_what, NULL);
     wf_store_seq_cst(&fault_at, nth);
+}
+
+void wf_fault_ignore(const char *what)
+{
+    wf_store_seq_cst(&fault_ignored, what);
 }
 
 uint64_t wf_fault_calls(void)
@@ -130,6 +137,10 @@ bool wf_fault_hit(const char **what)
 
 bool wf_fault_now(const char *what)
 {
+    const char *ignored = wf_load_seq_cst(&fault_ignored);
+    if (ignored != NULL && strcmp(ignored, what) == 0) {
+        return false;
+    }
     uint64_t number = wf_fetch_add_seq_cst(&fault_calls, 1) + 1;
     if (number != wf_load_seq_cst(&fault_at)) {
         return false;

@@ -95,6 +95,9 @@ bool wf_jitter_coin(void);
 /* [any]  Makes the n-th call (from 1) through WF_FAULT from now on fail, once, in whichever thread
  * it happens; 0 disarms.  Allocation is such a call.  Process-wide. */
 void wf_fault_arm(uint64_t nth);
+/* [any]  Calls of this name neither count nor fail from now on (NULL: all do): those of threads
+ * that come and go as they like would make every count another one. */
+void wf_fault_ignore(const char *what);
 /* [any]  Faultable calls since the last wf_fault_arm. */
 uint64_t wf_fault_calls(void);
 /* [any]  True when the armed call was reached and failed; `what` is then its name. */

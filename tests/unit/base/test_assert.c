@@ -295,6 +295,19 @@ static void arming_again_forgets_what_was(void)
     }
 }
 
+static void calls_of_an_ignored_name_do_not_count(void)
+{
+    wf_fault_ignore("noise");
+    wf_fault_arm(2);
+    CHECK(!wf_fault_now("x"));
+    CHECK(!wf_fault_now("noise"));
+    CHECK(wf_fault_now("y"));
+    CHECK_EQ(wf_fault_calls(), 2);
+    wf_fault_ignore(NULL);
+    wf_fault_arm(1);
+    CHECK(wf_fault_now("noise"));
+}
+
 enum { FAULT_THREADS = 4, FAULT_CALLS = 1000 };
 static wf_atomic_u32 failures;
 
@@ -336,6 +349,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(exactly_the_armed_call_fails),
     TAP_TEST(without_arming_no_call_fails_but_all_are_counted),
     TAP_TEST(arming_again_forgets_what_was),
+    TAP_TEST(calls_of_an_ignored_name_do_not_count),
     TAP_TEST(among_threads_one_call_fails),
 };
 TAP_MAIN(tests)

@@ -5,42 +5,12 @@
  * table of environments, each in the process of its own test; workers that are held so that queues
  * fill; counts of threads before and after.
  */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "aids.h"
+#include "proc_aids.h"
 #include "sched_aids.h"
-
-/* Threads of runtimes, by their names: sanitizers have some of their own. */
-static unsigned thread_count(void)
-{
-    unsigned count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    CHECK(folder != NULL);
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        char path[300];
-        char name[16] = "";
-        (void)snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (file != NULL) { /* or it has gone meanwhile */
-            (void)!fread(name, 1, sizeof(name) - 1, file);
-            (void)fclose(file);
-        }
-        count += strncmp(name, "weft-", 5) == 0 ? 1 : 0;
-    }
-    CHECK_EQ(closedir(folder), 0);
-    return count;
-}
-
-/* Waits: a thread may not have taken its name yet, and the kernel may not have forgotten one that
- * was joined.  One that is missing or too many hangs the test. */
-static void expect_threads(unsigned count)
-{
-    while (thread_count() != count) {
-        (void)sched_yield();
-    }
-}
 
 /* ---- options and environment ----------------------------------------------------------------- */
 
