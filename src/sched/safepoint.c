@@ -171,7 +171,8 @@ int weft_stop_the_world(weft_runtime *runtime)
     }
     int64_t began = wf_clock_now();
     struct wf_worker *worker = wf_worker_self();
-    runtime->stopper = self != NULL && worker->runtime == runtime ? worker : NULL;
+    const bool is_ours = self != NULL && worker->runtime == runtime;
+    wf_store_relaxed(&runtime->stopper, is_ours ? worker : NULL); /* relaxed: see the loop */
     wf_world_stop(&runtime->world);
     others(runtime, runtime->safes); /* ours until the world starts again */
     wf_world_wait(&runtime->world, runtime->safes, runtime->worker_count);
@@ -196,7 +197,7 @@ int weft_start_the_world(weft_runtime *runtime)
         return -EPERM;
     }
     if (--runtime->world_depth == 0) {
-        runtime->stopper = NULL;
+        wf_store_relaxed(&runtime->stopper, NULL); /* relaxed: see the loop */
         wf_world_start(&runtime->world, runtime->safes, runtime->worker_count);
         give_turn_locked(runtime);
     }

@@ -670,7 +670,8 @@ struct weft_runtime {
 
     struct wf_lock world_lock;
     struct wf_list world_waiters; /* [world_lock]  those who want to stop it next */
-    struct wf_worker *stopper; /* [owner]  the worker whose task has stopped the world; or NULL */
+    /* [world owner: write] [any: read]  The worker whose task has stopped the world; or NULL. */
+    WF_ATOMIC(struct wf_worker *) stopper;
     const void *world_owner;   /* [world_lock]  task or worker or thread; NULL: it runs */
     unsigned world_depth;      /* [world_lock] */
     WF_ATOMIC(uint64_t) stops; /* [world owner: write] [any: read] */

@@ -216,7 +216,8 @@ static void loop(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     for (;;) { /* Ends when the runtime closes. */
         if (wf_load_relaxed(&runtime->world.is_stopped) != 0) {
-            const bool has_stopper_waited_or_ended = runtime->stopper == worker;
+            /* relaxed: whether it is this worker is only ever said by its own thread */
+            const bool has_stopper_waited_or_ended = wf_load_relaxed(&runtime->stopper) == worker;
             WEFT_CHECK(!has_stopper_waited_or_ended); /* nobody would start the world again */
             wf_safe_enter(&runtime->world, &worker->safe);
             wf_safe_leave(&runtime->world, &worker->safe);
