@@ -57,9 +57,9 @@ bool wf_idle_begin_search(struct wf_idle *idle)
 
 bool wf_idle_end_search(struct wf_idle *idle)
 {
-    /* (S2) release, acquire: the last to give up sees what those before it took into their queues,
-     * for which they called nobody. */
-    uint32_t before = wf_fetch_sub_acq_rel(&idle->searching, 1);
+    /* (S2) release: the last to give up sees what those before it took into their queues, for which
+     * they called nobody; its fence is the other end. */
+    uint32_t before = wf_fetch_sub_release(&idle->searching, 1);
     WEFT_CHECK(before > 0); /* I2 */
     return before == 1;
 }

@@ -23,7 +23,7 @@
  *
  *   edge  from                           to                            carries
  *   S1    idle.c notify: fence           sleep: fence                  one of both sees the other
- *   S2    idle.c end_search              the last one's end_search     what was stolen before
+ *   S2    idle.c end_search              the last one's fence          what was stolen before
  *   T1    state.c wake: CAS              park: CAS                     what the waker did before
  *   T2    state.c park: CAS              wake: CAS                     the suspended task
  *   T3    state.c complete, unref        the last unref, join          every use before the free

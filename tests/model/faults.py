@@ -158,11 +158,12 @@ FAULTS = [
      ("        list_leave(tasks[i], &joiners[i]);",
       "        if ((int)i == rc) {\n            list_leave(tasks[i], &joiners[i]);\n        }")),
     ("join: main is told of the deadlock first", "model_join", "src/sched/join.c",
-     ("    return is_complete ? 0 : rc;", "    return rc;")),
+     ("        rc = !is_complete && is_stuck ? -EDEADLK : 0;",
+      "        rc = is_stuck ? -EDEADLK : 0;")),
     ("task: the end looks at the task once more", "model_join", "src/sched/task.c",
-     ("    if (joiner != NULL) {\n        wf_task_wake(joiner);",
+     ("    if (joiner != NULL) {\n        wf_task_wake_on(worker, joiner);",
       "    if (joiner != NULL && wf_load_relaxed(&task->marks) == 0) {\n"
-      "        wf_task_wake(joiner);")),
+      "        wf_task_wake_on(worker, joiner);")),
     ("task: the list is looked at before the end", "model_join", "src/sched/task.c",
      ("    unsigned ended = wf_state_complete(&task->state, &joiner);",
       "    wf_joiners_wake(task);\n"

@@ -171,7 +171,36 @@ static void push_two_at_once(void)
     notify();
 }
 
+/* Two that search: both were called, for more work than one. */
+static void start_searching(void)
+{
+    start_one();
+    wf_store_relaxed(&idle.searching, 2);
+}
+
+/* Has stolen, and keeps in its own queue what it does not run; if it is not the last who searches,
+ * it calls nobody for that. */
+static void thief_0(void)
+{
+    wf_plain_store(&data, 1);
+    wf_store_release(&queued, 1);
+    if (wf_idle_end_search(&idle)) {
+        notify();
+    }
+}
+
+static void searcher_1(void)
+{
+    work(1, true);
+}
+
 static const struct model_test tests[] = {
+    {.name = "what another searcher stole",
+     .setup = start_searching,
+     .threads = {thief_0, searcher_1},
+     .names = {"thief", "worker 1"},
+     .check = check_one,
+     .may_rest = 1},
     {.name = "one worker, one piece",
      .setup = start_one,
      .threads = {worker_0, push_one},
