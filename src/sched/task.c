@@ -414,6 +414,9 @@ struct wf_worker *wf_task_finish(struct weft_task *task, intptr_t result)
 void wf_task_abandon(struct weft_task *task, intptr_t result)
 {
     struct wf_worker *worker = wf_worker_self();
+    if (worker != NULL && worker->pool != task->pool) {
+        worker = NULL; /* a task of another runtime closes this one */
+    }
     if (!task->is_plain) {
         undress(task, result);
     }
