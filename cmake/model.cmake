@@ -35,6 +35,8 @@ weft_model(model_idle tests/model/model_idle.c src/sched/idle.c src/os/park.c)
 weft_model(model_state tests/model/model_state.c src/sched/state.c src/os/park.c)
 weft_model(model_join tests/model/model_join.c src/sched/join.c src/sched/task.c src/sched/state.c
   src/os/lock.c src/os/park.c)
+weft_model(model_world tests/model/model_world.c src/sched/safepoint.c src/sched/state.c src/os/lock.c
+  src/os/park.c)
 weft_model(model_trace tests/model/model_trace.c src/trace/ring.c src/os/lock.c)
 weft_model(model_registry tests/model/model_registry.c src/fiber/registry.c src/os/lock.c)
 
