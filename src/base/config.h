@@ -84,10 +84,10 @@ typedef int64_t wf_deque_diff;
 #define WF_TURN_OF_NORMAL 8u
 #define WF_TURN_OF_LOW 64u
 
-/* Looks at everything before a worker sleeps: so many in a row, then so many with a chance for
- * other threads in between. */
-#define WF_SEARCH_SPIN 4u
-#define WF_SEARCH_YIELD 12u
+/* Looks at everything before a worker sleeps, 5 us or so.  Without a sched_yield in between: since
+ * Linux 6.6 a thread that yields has its deadline moved by a whole slice each time, and when it is
+ * woken on a busy CPU it waits behind all others for that: milliseconds. */
+#define WF_SEARCH_SPIN 64u
 
 /* Tasks of one slab, and those a worker keeps; half of them move at once between it and the pool.
  * Hostile builds keep none. */

@@ -25,8 +25,6 @@
  * tasks that have run since its last look to let others run.  That bounds how unfair the slot can
  * be; no wake-up of a queue rests on it.
  */
-#include <sched.h>
-
 #include "sched/fast.h"
 #include "sched/sched.h"
 
@@ -397,12 +395,8 @@ static bool has_work(void *context)
 /* [loop]  Looks a few times more: to sleep and be woken costs more than that. */
 static bool search(struct wf_worker *worker)
 {
-    for (unsigned i = 0; i < WF_SEARCH_SPIN + WF_SEARCH_YIELD; i++) {
-        if (i < WF_SEARCH_SPIN) {
-            wf_spin_hint();
-        } else {
-            (void)sched_yield(); /* cannot fail on Linux */
-        }
+    for (unsigned i = 0; i < WF_SEARCH_SPIN; i++) {
+        wf_spin_hint();
         if (has_work(worker) || wf_load_relaxed(&worker->runtime->world.is_stopped) != 0) {
             return true;
         }
