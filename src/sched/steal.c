@@ -145,18 +145,16 @@ bool wf_steal_is_due(struct wf_worker *worker)
            worker->pinned.first != NULL;
 }
 
-/* [owner]  As many of the chain as the deque takes; the rest stays in it. */
-static void push_deque(struct wf_worker *worker, struct wf_chain *chain)
+/* [owner]  The chain into an empty deque, whose first buffer has room for it. */
+static void fill_deque(struct wf_worker *worker, struct wf_chain *chain)
 {
-    struct wf_chain left = {0};
+    _Static_assert(WF_INJECT_BATCH_DEPTH_FIRST <= WF_DEQUE_CAPACITY_MIN, "it has");
     struct wf_node *node;
     /* Out of the chain first: once it is in the deque, a thief may have queued it elsewhere. */
     while ((node = wf_chain_pop(chain)) != NULL) {
-        if (wf_deque_push(&worker->deque, node) != 0) {
-            wf_chain_push(&left, node);
-        }
+        int rc = wf_deque_push(&worker->deque, node);
+        WEFT_CHECK(rc == 0);
     }
-    *chain = left;
 }
 
 /* [owner]  One of the global queue, with a fair share of others for the worker's own. */
@@ -182,7 +180,7 @@ static struct weft_task *take_global(struct wf_worker *worker)
     if (runtime->options.order == WEFT_ORDER_FAIR) {
         (void)wf_ring_push_chain(&worker->ring, &chain);
     } else {
-        push_deque(worker, &chain);
+        fill_deque(worker, &chain);
     }
     if (chain.first != NULL) {
         wf_inject_push_overflow(&runtime->global, &chain);
