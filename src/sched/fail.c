@@ -126,6 +126,7 @@ void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
     const size_t size = strlen(message) + 1;
     struct wf_failure *failure = wf_alloc(sizeof(*failure) + size);
     if (failure == NULL) {
+        WF_REACHED("fail.no_memory_to_note_it");
         wf_lock_acquire(&pool->lock);
         pool->failures_lost++;
         wf_lock_release(&pool->lock);
@@ -142,6 +143,7 @@ void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
     }
     wf_lock_release(&pool->lock);
     if (is_closed) {
+        WF_REACHED("fail.after_its_runtime");
         wf_free(failure);
     }
 }

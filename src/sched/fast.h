@@ -68,6 +68,7 @@ static inline struct weft_task *wf_take_fair(struct wf_worker *worker)
     task = wf_task_of(worker->is_alone ? wf_ring_pop_alone(&worker->ring)
                                        : wf_ring_pop(&worker->ring));
     if (task == NULL && worker->lifo_runs >= WF_LIFO_RUNS_MAX) {
+        WF_REACHED("fast.slot_after_the_ring");
         task = wf_slot_take(worker);
     }
     worker->lifo_runs = 0;
@@ -132,6 +133,7 @@ static inline __attribute__((always_inline)) void wf_leave(struct wf_worker *wor
             wf_enter(worker, next);
             to = next->fiber;
         } else {
+            WF_REACHED("fast.next_has_no_stack_yet");
             worker->handed = next; /* the loop tries again, and tells the task */
         }
     }

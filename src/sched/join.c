@@ -150,6 +150,7 @@ static int wait_listed(struct weft_task *self, struct weft_task *task)
     wf_waiter_init(&waiter, self);
     struct wf_joiner joiner = {.waiter = &waiter};
     if (!list_enter(task, &joiner)) {
+        WF_REACHED("join.ended_before_it_was_listed");
         return 0;
     }
     int rc = 0;
@@ -387,6 +388,7 @@ static int race_run(weft_task **tasks, size_t count, struct wf_joiner *joiners)
         }
         if (!list_enter(tasks[listed], &joiners[listed])) {
             int32_t nobody = -1;
+            WF_REACHED("join.race_was_over");
             (void)wf_cas_relaxed(&race.winner, &nobody, (int32_t)listed); /* relaxed: as above */
             break;
         }

@@ -178,6 +178,7 @@ static void task_pool_give(struct wf_task_pool *pool, struct wf_node *list, unsi
     bool is_over = is_over_locked(pool);
     wf_lock_release(&pool->lock);
     if (is_over) {
+        WF_REACHED("pool.outlived_its_runtime");
         pool_free(pool);
     }
 }

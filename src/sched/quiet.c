@@ -140,6 +140,9 @@ static size_t find_cycle(const struct gathering *all, const struct weft_task **c
     size_t length = 0;
     for (size_t i = 0; i < all->count && i < BEGINNINGS_MAX && length == 0; i++) {
         length = find_cycle_from(all->tasks[i], all->count, cycle);
+        if (length > 0 && i > 0) {
+            WF_REACHED("quiet.circle_elsewhere");
+        }
     }
     return length;
 }
@@ -178,6 +181,8 @@ static void report_deadlock(weft_runtime *runtime, uint64_t live)
     char *text = wf_alloc_zeroed(1, TEXT_SIZE);
     if (all.tasks != NULL && text != NULL) {
         wf_task_pool_visit(runtime->pool, gather, &all);
+    } else {
+        WF_REACHED("quiet.no_memory_for_details");
     }
     weft_deadlock deadlock = {.count = max, .text = text != NULL ? text : ""};
     if (all.count > 0) {

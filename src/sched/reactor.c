@@ -134,6 +134,7 @@ static void check_turns(struct wf_reactor *reactor, int64_t now)
         /* relaxed: a request; who misses it is asked again */
         if (wf_load_relaxed(&worker->current) != NULL &&
             now - worker->turn_began_ns >= WF_TURN_MAX_NS) {
+            WF_REACHED("reactor.break_asked");
             wf_store_relaxed(&worker->is_asked, 1);
         }
     }

@@ -104,7 +104,12 @@ int wf_room_wait(weft_runtime *runtime, enum wf_room_kind kind)
     list_locked(room, kind, &waiter);
     wf_lock_release(&room->lock);
     wf_fence_seq_cst(); /* (Q1) */
-    int rc = has_room(runtime, kind) ? 0 : sleep_for_room(runtime, self, &waiter.waiter);
+    int rc = 0;
+    if (has_room(runtime, kind)) {
+        WF_REACHED("room.made_before_it_slept");
+    } else {
+        rc = sleep_for_room(runtime, self, &waiter.waiter);
+    }
     wf_lock_acquire(&room->lock);
     bool is_woken = !waiter.is_listed;
     if (waiter.is_listed) {
@@ -112,6 +117,7 @@ int wf_room_wait(weft_runtime *runtime, enum wf_room_kind kind)
     }
     wf_lock_release(&room->lock);
     if (rc != 0 && is_woken) {
+        WF_REACHED("room.passed_on");
         wf_room_wake(runtime, kind, 1); /* the room that we were woken for is another's */
     }
     return rc;

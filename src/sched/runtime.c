@@ -68,6 +68,7 @@ static int start_threads(weft_runtime *runtime)
     wf_store_release(&start->verdict, rc == 0 ? START_GO : START_END); /* release: all is set up */
     (void)wf_futex_wake(&start->verdict, INT32_MAX);
     for (unsigned i = 0; i < started && rc != 0; i++) {
+        WF_REACHED("runtime.not_all_threads");
         (void)wf_thread_join(runtime->workers[i].thread); /* they end at once */
     }
     return rc;
@@ -313,12 +314,15 @@ static void forget(struct weft_task *task)
     switch (wf_load_relaxed(&task->wait)) { /* relaxed: nobody runs it */
     case WEFT_WAIT_OUTER_TASK:
     case WEFT_WAIT_OUTER_TASKS:
+        WF_REACHED("runtime.forgets_a_join");
         wf_join_forget(task);
         break;
     case WEFT_WAIT_ROOM:
+        WF_REACHED("runtime.forgets_a_wait_for_room");
         wf_room_forget(task);
         break;
     case WEFT_WAIT_WORLD:
+        WF_REACHED("runtime.forgets_a_turn");
         wf_world_forget(task);
         break;
     default:

@@ -108,6 +108,7 @@ int weft_scope_spawn(weft_scope *out, weft_fn fn, void *arg, const weft_task_opt
     wf_list_push_back(&scope->tasks, &task->scope_link);
     wf_lock_release(&scope->lock);
     if (is_refused) {
+        WF_REACHED("scope.spawned_too_late");
         (void)wf_state_cancel(&task->state); /* it is not queued: nothing to be woken */
         wf_task_abandon(task, -ECANCELED);
         return -ECANCELED;

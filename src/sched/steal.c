@@ -57,6 +57,7 @@ static void push_global(struct wf_inject *inject, struct weft_task *task)
 static __attribute__((noinline)) void push_newest(struct wf_worker *worker, struct weft_task *task)
 {
     if (wf_deque_push(&worker->deque, &task->node) != 0) {
+        WF_REACHED("steal.deque_cannot_grow");
         push_global(&worker->runtime->global, task);
     }
 }
@@ -85,6 +86,7 @@ static void place_special(weft_runtime *runtime, struct wf_worker *worker, struc
         struct wf_worker *home = &runtime->workers[task->home];
         (void)wf_mpsc_push(&home->inbox, &task->node);
         if (wf_idle_claim_worker(&runtime->idle, home->index)) {
+            WF_REACHED("steal.home_is_called");
             wf_parker_unpark(&home->parker);
         }
         return;
@@ -183,6 +185,7 @@ static struct weft_task *take_global(struct wf_worker *worker)
         fill_deque(worker, &chain);
     }
     if (chain.first != NULL) {
+        WF_REACHED("steal.share_does_not_fit");
         wf_inject_push_overflow(&runtime->global, &chain);
     }
     if (!worker->is_alone) {
@@ -238,6 +241,7 @@ static struct weft_task *steal(struct wf_worker *worker)
         struct wf_worker *victim = &runtime->workers[(first + i) % count];
         struct weft_task *task = victim != worker ? wf_slot_take(victim) : NULL;
         if (task != NULL) {
+            WF_REACHED("steal.slot_stolen");
             wf_counter_add(&worker->counters.slots_stolen, 1);
             return task;
         }
@@ -421,6 +425,7 @@ static void end_watch(struct wf_worker *worker)
         /* All relaxed: hints, and a request that may be seen later. */
         if (wf_load_relaxed(&other->current) != NULL &&
             wf_load_relaxed(&other->polled_at_watch) == polled) {
+            WF_REACHED("steal.break_asked");
             wf_store_relaxed(&other->is_asked, 1);
         }
         wf_store_relaxed(&other->polled_at_watch, polled);

@@ -193,9 +193,11 @@ static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spaw
     task->home = (uint32_t)(wf_task_id(task) % runtime->worker_count); /* if it is pinned */
     wf_lock_acquire(&runtime->gate);
     if (wf_load_relaxed(&runtime->is_closing) != 0) { /* relaxed: the gate orders it */
+        WF_REACHED("task.gate_is_closed");
         rc = -ESHUTDOWN;
     } else if (runtime->options.global_capacity != 0 && !task->is_special &&
                wf_runtime_queued(runtime) >= runtime->options.global_capacity) {
+        WF_REACHED("task.queue_is_full");
         rc = -EAGAIN;
     } else {
         wf_counter_add(&runtime->foreign.spawned, 1);

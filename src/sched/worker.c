@@ -44,6 +44,7 @@ static void park(struct wf_worker *worker, struct weft_task *task)
     /* Before the step, after which it may be gone. */
     wf_trace(worker->trace, WF_TRACE_COMMIT, wf_task_id(task), 0);
     if (!wf_state_park(&task->state)) {
+        WF_REACHED("worker.woken_before_it_slept");
         worker->runtime->policy->requeue(worker, task);
     }
 }
@@ -92,6 +93,7 @@ static struct weft_task *next_on(struct wf_worker *worker, struct wf_stack *stac
         return NULL;
     }
     if (wf_load_relaxed(&next->stack_size) != 0 || next->keeps_fp_control) {
+        WF_REACHED("worker.stack_does_not_fit");
         worker->handed = next;
         wf_store_relaxed(&worker->current, NULL);
         return NULL;
@@ -190,6 +192,7 @@ static void run(struct wf_worker *worker, struct weft_task *task)
 {
     wf_store_release(&worker->rounds, worker->round + 1); /* (Y1) */
     if (task->fiber == NULL && wf_task_begin(worker, task) != 0) {
+        WF_REACHED("worker.no_stack");
         wf_task_abandon(task, -ENOMEM);
     } else {
         wf_enter(worker, task);
@@ -228,6 +231,7 @@ static void loop(struct wf_worker *worker)
         }
         const uint32_t leaving = wf_load_acquire(&runtime->is_leaving); /* acquire: the closer's */
         if (leaving == WF_LEAVE_NOW) {
+            WF_REACHED("worker.made_to_leave");
             return;
         }
         struct weft_task *task = worker->handed;
@@ -350,6 +354,8 @@ static inline void wake_by(struct wf_worker *worker, struct weft_task *task,
             place_because(NULL, task, WF_TRACE_WAKE);
         }
         wf_pool_leave(pool);
+    } else {
+        WF_REACHED("worker.woken_after_its_runtime");
     }
 }
 
