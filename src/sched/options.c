@@ -45,12 +45,20 @@ static int check_range(const struct complaint *complaint, const char *name, uint
 
 /* ---- numbers and words of the environment -------------------------------------------------- */
 
+/* The environment is only read, when a runtime is opened: who changes it in another thread
+ * meanwhile breaks every program. */
+static const char *environment(const char *variable)
+{
+    const char *text = getenv(variable); /* NOLINT(concurrency-mt-unsafe) */
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
 /* 1: found and read; 0: not set, or empty. */
 static int read_number(const struct complaint *complaint, const char *variable, uint64_t min,
                        uint64_t max, uint64_t *out)
 {
-    const char *text = getenv(variable);
-    if (text == NULL || text[0] == '\0') {
+    const char *text = environment(variable);
+    if (text == NULL) {
         return 0;
     }
     int rc = wf_parse_u64(text, min, max, out);
@@ -66,8 +74,8 @@ static int read_number(const struct complaint *complaint, const char *variable, 
 static int read_bytes(const struct complaint *complaint, const char *variable, uint64_t min,
                       uint64_t max, uint64_t *out)
 {
-    const char *text = getenv(variable);
-    if (text == NULL || text[0] == '\0') {
+    const char *text = environment(variable);
+    if (text == NULL) {
         return 0;
     }
     char digits[24];
@@ -104,8 +112,8 @@ static int read_bytes(const struct complaint *complaint, const char *variable, u
 static int read_word(const struct complaint *complaint, const char *variable,
                      const char *const *words, unsigned count, unsigned *out)
 {
-    const char *text = getenv(variable);
-    if (text == NULL || text[0] == '\0') {
+    const char *text = environment(variable);
+    if (text == NULL) {
         return 0;
     }
     for (unsigned i = 0; i < count; i++) {
@@ -204,9 +212,10 @@ static int fill_rest(const struct complaint *complaint, weft_options *options)
     return rc;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): complain writes there */
 int wf_options_fill(weft_options *out, const weft_options *options, char *text, size_t text_size)
 {
-    const struct complaint complaint = {text, text != NULL ? text_size : 0};
+    const struct complaint complaint = {.text = text, .size = text != NULL ? text_size : 0};
     weft_options all = {0};
     if (options != NULL) {
         /* A program built against older headers has a smaller struct: the rest is default. */

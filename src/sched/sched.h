@@ -483,7 +483,7 @@ void wf_arrive(struct wf_worker *worker, void *message);
 /* worker.c  [the task]  Ends it from any depth. */
 _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result);
 /* worker.c  A thread's life in the seat. */
-void *wf_worker_main(void *worker);
+void *wf_worker_main(void *arg);
 
 /* [task]  Suspends the task until somebody wakes it; may return without a reason.  The wait record
  * is filled. */

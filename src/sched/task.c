@@ -289,7 +289,7 @@ static int spawn_with(weft_runtime *runtime, weft_task **out, const struct wf_sp
 {
     struct weft_task *task;
     int rc = wf_task_spawn(runtime, spawn, &task);
-    if (rc == 0 && spawn->has_handle) {
+    if (rc == 0 && spawn->has_handle && out != NULL) {
         *out = task;
     }
     return rc;
