@@ -321,6 +321,7 @@ static void a_thief_takes_the_oldest(void)
 }
 
 struct example {
+    wf_atomic_u32 spawned; /* both handles are there */
     wf_atomic_u32 first_begun;
     wf_atomic_u32 second_ended;
     weft_task *children[2];
@@ -333,6 +334,7 @@ static intptr_t first_of_two(void *arg)
     struct example *example = arg;
     example->threads[0] = wf_thread_id();
     raise_by_one(&example->first_begun);
+    hold_for(&example->spawned, 1);
     hold_for(&example->second_ended, 1); /* step 7 happens meanwhile */
     while (state_of(example->children[1]) != WEFT_COMPLETED) {
         (void)sched_yield();
@@ -354,6 +356,7 @@ static intptr_t parent_of_two(void *arg)
     example->parent_thread = wf_thread_id();
     example->children[0] = go(first_of_two, example);
     example->children[1] = go(second_of_two, example);
+    raise_by_one(&example->spawned);
     hold_for(&example->first_begun, 1); /* stolen: we keep our own worker */
     const intptr_t first = weft_await(example->children[0]);
     CHECK(weft_try_join(example->children[1], NULL) == 0); /* complete by now */
