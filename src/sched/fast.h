@@ -28,8 +28,8 @@ static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct wef
         wf_store_release(&worker->slot, task); /* (W1) release: who takes the task has it whole */
         return NULL;
     }
-    /* (W1) release.  acquire: a thief may have emptied it meanwhile, or we take what is there. */
-    return wf_exchange_acq_rel(&worker->slot, task);
+    /* (W1) release.  No acquire: what comes out, if no thief was faster, we have put in. */
+    return wf_exchange_release(&worker->slot, task);
 }
 
 /* [any]  Takes what is in; NULL: nothing. */

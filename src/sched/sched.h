@@ -28,7 +28,7 @@
  *   T2    state.c park: CAS              wake: CAS                     the suspended task
  *   T3    state.c complete, unref        the last unref, join          every use before the free
  *   T4    state.c join: add              complete: load, CAS           who waits
- *   W1    steal.c place: store slot      take: exchange slot           the task in the slot
+ *   W1    fast.h put: store, exchange    take: exchange slot           the task in the slot
  *   H1    reactor.c dispatch: store hand poll: exchange hand           the task handed over
  *   V1    trace.c start: store is_traced wf_trace_event: load          the ring of foreign threads
  *   Y1    worker.c run: store rounds     quiet.c: load rounds          what was done in the round
