@@ -10,6 +10,7 @@ has outlived its code and is an error."""
 import concurrent.futures
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -177,6 +178,17 @@ FAULTS = [
       "    (void)wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit);\n    return true;")),
     ("idle: the last searcher tells nobody", "model_idle", "src/sched/idle.c",
      ("    return before == 1;", "    return false;")),
+    ("slot: take by load and store", "model_slot", "src/sched/fast.h",
+     ("    return wf_exchange_acquire(&worker->slot, NULL); /* (W1) */",
+      "    struct weft_task *task = wf_load_acquire(&worker->slot);\n"
+      "    wf_store_relaxed(&worker->slot, NULL);\n    return task;")),
+    ("slot: put by store", "model_slot", "src/sched/fast.h",
+     ("    return wf_exchange_release(&worker->slot, task);",
+      "    struct weft_task *old = wf_load_relaxed(&worker->slot);\n"
+      "    wf_store_release(&worker->slot, task);\n    return old;")),
+    ("slot: what is displaced is lost", "model_slot", "src/sched/fast.h",
+     ("    if (wf_load_relaxed(&worker->slot) == NULL) { /* relaxed: only we fill it */",
+      "    if (true) {")),
     ("world: who wakes does not ask", "model_world", "src/sched/safepoint.c",
      ("        if (wf_load_acquire(&world->is_stopped) == 0) {\n            return;\n        }",
       "        if (wf_load_acquire(&world->is_stopped) <= 1) {\n            return;\n        }")),
@@ -262,12 +274,16 @@ def try_fault(build, number, fault):
             return f"{source} does not hold this once: {old.strip()}"
         text = text.replace(old, new)
     folder = build / "faults" / str(number)
-    folder.mkdir(parents=True, exist_ok=True)
-    copy = folder / pathlib.Path(source).name
+    copy = folder / pathlib.Path(source).relative_to("src")
+    shutil.rmtree(folder, ignore_errors=True)  # of a fault that had this number before
+    copy.parent.mkdir(parents=True)
     copy.write_text(text)
-    others = [file for file in PROGRAMS[program] if file != source]
+    files = [file for file in PROGRAMS[program] if file != source]
+    if source.endswith(".c"):
+        files.append(str(copy))
     binary = folder / program
-    built = run(["cc", *FLAGS, "-o", str(binary), str(copy), *others, *ENGINE])
+    # The folder goes first: a header with a fault is found before the one without.
+    built = run(["cc", "-I", str(folder), *FLAGS, "-o", str(binary), *files, *ENGINE])
     if built.returncode != 0:
         return "does not compile:\n" + built.stdout
     ran = run(["timeout", "120", str(binary), "--stop"])
