@@ -17,13 +17,14 @@ struct snapshot {
     weft_info *infos;
     size_t count;
     size_t max;
+    const weft_runtime *runtime;
 };
 
 static void take(struct weft_task *task, void *context)
 {
     struct snapshot *snapshot = context;
     if (snapshot->count < snapshot->max && !wf_state_is_complete(&task->state)) {
-        wf_task_describe(task, &snapshot->infos[snapshot->count]);
+        wf_task_describe(snapshot->runtime, task, false, &snapshot->infos[snapshot->count]);
         snapshot->count++;
     }
 }
@@ -91,7 +92,8 @@ int weft_dump(weft_runtime *runtime, int fd)
     if (runtime == NULL) {
         return -EINVAL;
     }
-    struct snapshot snapshot = {.max = (size_t)wf_runtime_live(runtime) + 64}; /* some may come */
+    struct snapshot snapshot = {.max = (size_t)wf_runtime_live(runtime) + 64 /* some may come */,
+                                .runtime = runtime};
     snapshot.infos = wf_alloc_zeroed(snapshot.max, sizeof(*snapshot.infos));
     if (snapshot.infos == NULL) {
         return -ENOMEM;

@@ -22,10 +22,9 @@ void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE])
     name[WEFT_NAME_SIZE - 1] = '\0';
 }
 
-static bool is_running(const struct weft_task *task)
+static bool is_running(const weft_runtime *runtime, const struct weft_task *task)
 {
-    const weft_runtime *runtime = task->pool->runtime;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; runtime != NULL && i < runtime->worker_count; i++) {
         if (wf_load_relaxed(&runtime->workers[i].current) == task) { /* relaxed: a hint */
             return true;
         }
@@ -33,11 +32,12 @@ static bool is_running(const struct weft_task *task)
     return false;
 }
 
-static enum weft_state state_of(const struct weft_task *task, const struct wf_state_view *view)
+static enum weft_state state_of(const weft_runtime *runtime, const struct weft_task *task,
+                                bool is_held, const struct wf_state_view *view)
 {
     switch (view->lifecycle) {
     case WF_COMPLETE:
-        if (task->result >= 0) {
+        if (!is_held || task->result >= 0) {
             return WEFT_COMPLETED;
         }
         /* relaxed: complete */
@@ -47,14 +47,15 @@ static enum weft_state state_of(const struct weft_task *task, const struct wf_st
         return WEFT_BLOCKED;
     case WF_ACTIVE:
     default:
-        if (is_running(task)) {
+        if (is_running(runtime, task)) {
             return WEFT_RUNNING;
         }
         return wf_load_relaxed(&task->runs) == 0 ? WEFT_CREATED : WEFT_READY;
     }
 }
 
-void wf_task_describe(const struct weft_task *task, weft_info *out)
+void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task, bool is_held,
+                      weft_info *out)
 {
     struct wf_state_view view;
     wf_state_read(&task->state, &view);
@@ -64,13 +65,13 @@ void wf_task_describe(const struct weft_task *task, weft_info *out)
     *out = (weft_info){
         .id = wf_load_relaxed(&task->id),
         .parent_id = wf_load_relaxed(&task->parent_id),
-        .state = state_of(task, &view),
+        .state = state_of(runtime, task, is_held, &view),
         .wait_since = wf_load_relaxed(&task->wait_since),
         .created = wf_load_relaxed(&task->created),
         .deadline = wf_load_relaxed(&task->deadline),
         .fn = wf_load_relaxed(&task->fn),
         .site = (const void *)wf_load_relaxed(&task->site),
-        .result = is_complete ? task->result : 0,
+        .result = is_complete && is_held ? task->result : 0,
         .priority = (enum weft_priority)wf_load_relaxed(&task->priority),
         .shields = view.shields,
         .runs = wf_load_relaxed(&task->runs),
@@ -86,7 +87,7 @@ void wf_task_describe(const struct weft_task *task, weft_info *out)
     }
     if (out->has_run && !is_complete) {
         size_t size = (size_t)wf_load_relaxed(&task->stack_size) << 10;
-        out->stack_size = size != 0 ? size : task->pool->runtime->options.stack_size;
+        out->stack_size = size == 0 && runtime != NULL ? runtime->options.stack_size : size;
     }
     wf_task_name(task, out->name);
 }
@@ -96,7 +97,14 @@ int weft_task_info(const weft_task *task, weft_info *out)
     if (task == NULL || out == NULL) {
         return -EINVAL;
     }
-    wf_task_describe(task, out);
+    struct wf_task_pool *pool = task->pool;
+    const struct wf_worker *worker = wf_worker_self();
+    const bool is_ours = worker != NULL && worker->pool == pool;
+    const bool is_inside = is_ours || wf_pool_enter(pool); /* its runtime may be closed meanwhile */
+    wf_task_describe(is_inside ? pool->runtime : NULL, task, true, out);
+    if (is_inside && !is_ours) {
+        wf_pool_leave(pool);
+    }
     return 0;
 }
 

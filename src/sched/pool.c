@@ -102,7 +102,11 @@ void wf_pool_shut(struct wf_task_pool *pool)
     wf_store_relaxed(&pool->is_shut, 1);             /* relaxed: the fence orders it */
     wf_fence_seq_cst();                              /* (N1) */
     while (wf_load_acquire(&pool->strangers) != 0) { /* (N2) each is a few steps from leaving */
-        (void)sched_yield();                         /* cannot fail on Linux */
+        struct weft_task *self = wf_task_self();
+        if (self != NULL) {
+            wf_task_yield(self); /* it may be a task that needs the caller's worker for that */
+        }
+        (void)sched_yield(); /* cannot fail on Linux */
     }
 }
 

@@ -153,7 +153,7 @@ static void describe(char *text, size_t size, const struct weft_task *const *tas
     size_t used = 0;
     for (size_t i = 0; i < count && used + 1 < size; i++) {
         weft_info info;
-        wf_task_describe(tasks[i], &info);
+        wf_task_describe(tasks[i]->pool->runtime, tasks[i], false, &info);
         int length = snprintf(text + used, size - used, "task %llu \"%s\" waits for %s %llu\n",
                               (unsigned long long)info.id, info.name, weft_wait_name(info.wait),
                               (unsigned long long)info.wait_task_id);

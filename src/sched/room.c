@@ -151,11 +151,24 @@ void wf_room_leave(weft_runtime *runtime)
     wf_room_wake(runtime, WF_ROOM_TASKS, 1);
 }
 
+/* [closer of another runtime]  Passes on what one of its tasks had, that waits no more. */
+static void forget_room(weft_runtime *runtime, const bool is_found[WF_ROOM_KINDS])
+{
+    if (is_found[WF_ROOM_QUEUE] && runtime->options.tasks_max != 0) {
+        wf_room_leave(runtime); /* it was counted before it waited for the queue */
+    }
+    if (!is_found[WF_ROOM_TASKS] && !is_found[WF_ROOM_QUEUE]) { /* it was woken, for either */
+        wf_room_wake(runtime, WF_ROOM_TASKS, 1);
+        wf_room_wake(runtime, WF_ROOM_QUEUE, 1);
+    }
+}
+
 void wf_room_forget(struct weft_task *task)
 {
     /* relaxed: nobody runs it */
     weft_runtime *runtime = (weft_runtime *)wf_load_relaxed(&task->wait_object);
     struct wf_room *room = &runtime->room;
+    bool is_found[WF_ROOM_KINDS] = {false};
     wf_lock_acquire(&room->lock);
     for (unsigned kind = 0; kind < WF_ROOM_KINDS; kind++) {
         struct wf_list *link = room->waiters[kind].next;
@@ -164,11 +177,13 @@ void wf_room_forget(struct weft_task *task)
             link = link->next;
             if (waiter->waiter.task == task) {
                 unlist_locked(room, (enum wf_room_kind)kind, waiter);
+                is_found[kind] = true;
             }
         }
     }
     wf_lock_release(&room->lock);
     if (runtime->pool != task->pool) {
+        forget_room(runtime, is_found);
         wf_pool_leave(runtime->pool); /* in its stead: see wf_task_spawn */
     }
 }

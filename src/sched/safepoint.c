@@ -122,22 +122,6 @@ static unsigned take_turn(weft_runtime *runtime, struct weft_task *self, const v
     return depth;
 }
 
-void wf_world_forget(struct weft_task *task)
-{
-    /* relaxed: nobody runs it */
-    weft_runtime *runtime = (weft_runtime *)wf_load_relaxed(&task->wait_object);
-    wf_lock_acquire(&runtime->world_lock);
-    struct wf_list *link = runtime->world_waiters.next;
-    while (link != &runtime->world_waiters) {
-        struct turn *turn = wf_container_of(link, struct turn, link);
-        link = link->next;
-        if (turn->waiter.task == task) {
-            wf_list_remove(&turn->link);
-        }
-    }
-    wf_lock_release(&runtime->world_lock);
-}
-
 /* [locked world_lock]  Hands the turn to who waits for it longest. */
 static void give_turn_locked(weft_runtime *runtime)
 {
@@ -149,6 +133,25 @@ static void give_turn_locked(weft_runtime *runtime)
         turn->is_granted = true;
         wf_waiter_wake(&turn->waiter);
     }
+}
+
+void wf_world_forget(struct weft_task *task)
+{
+    /* relaxed: nobody runs it */
+    weft_runtime *runtime = (weft_runtime *)wf_load_relaxed(&task->wait_object);
+    wf_lock_acquire(&runtime->world_lock);
+    if (runtime->world_owner == task) {
+        give_turn_locked(runtime); /* it was its turn, and it never learnt of it */
+    }
+    struct wf_list *link = runtime->world_waiters.next;
+    while (link != &runtime->world_waiters) {
+        struct turn *turn = wf_container_of(link, struct turn, link);
+        link = link->next;
+        if (turn->waiter.task == task) {
+            wf_list_remove(&turn->link);
+        }
+    }
+    wf_lock_release(&runtime->world_lock);
 }
 
 /* The safepoints of all workers but that of the caller, whose worker is not standing still. */

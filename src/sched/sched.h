@@ -392,6 +392,7 @@ struct wf_worker {
     bool is_searching;                     /* [owner] */
     struct wf_fiber loop;                  /* [owner]  the thread's own stack */
     bool is_rested;                        /* [owner]  it has not worked since it slept */
+    bool is_watching;                      /* [owner]  it is the watcher: see steal.c */
     bool has_seen_closing;                 /* [owner] */
     uint64_t round;              /* [owner]  the same as `rounds`, but for its lowest bit */
     struct weft_task *handed;    /* [owner]  to be run next by the loop; NULL: none */
@@ -543,8 +544,10 @@ static inline uint64_t wf_task_id(const struct weft_task *task)
 
 /* info.c  [any]  The name; "" for none. */
 void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE]);
-/* info.c  [any]  Of any task that is or was there. */
-void wf_task_describe(const struct weft_task *task, weft_info *out);
+/* info.c  [any]  Of any task that is or was there.  `runtime` is the task's; NULL: it may be gone.
+ * `is_held`: the caller has a reference; else another task may begin in this memory any time. */
+void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task, bool is_held,
+                      weft_info *out);
 
 /* task.c  [any]  Makes a task and places it. */
 int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct weft_task **out);

@@ -202,6 +202,9 @@ static struct weft_task *take_one(struct wf_worker *worker, struct wf_inject *in
         return NULL;
     }
     wf_counter_add(&worker->counters.global_fetches, 1);
+    if (worker->runtime->options.global_capacity != 0) {
+        wf_room_wake(worker->runtime, WF_ROOM_QUEUE, 1); /* they count as waiting there too */
+    }
     return wf_task_of(chain.first);
 }
 
@@ -214,11 +217,16 @@ static struct weft_task *take_pinned(struct wf_worker *worker)
     return wf_task_of(wf_chain_pop(&worker->pinned));
 }
 
-/* [owner]  Half of another worker's queue, or its slot. */
+/* [owner]  Half of another worker's queue, or its slot.  Only who counts as a searcher may: what is
+ * on its way from one queue to another is seen by nobody, and the last searcher calls somebody. */
 static struct weft_task *steal(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     if (runtime->options.no_steal || worker->is_alone) {
+        return NULL;
+    }
+    worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);
+    if (!worker->is_searching) {
         return NULL;
     }
     const unsigned count = runtime->worker_count;
@@ -339,9 +347,11 @@ static void found(struct wf_worker *worker)
         if (wf_idle_end_search(&runtime->idle)) {
             notify(runtime, worker);
         }
-    } else if (worker->is_rested && !worker->is_alone &&
-               wf_load_relaxed(&runtime->is_watched) == 0) { /* relaxed: one too many is no harm */
-        int sleeper = wf_idle_claim(&runtime->idle);
+    } else if (worker->is_rested && !worker->is_alone) {
+        wf_fence_seq_cst(); /* (S1): either who goes to sleep sees that nobody watches, or we it */
+        /* relaxed: one too many is no harm */
+        int sleeper =
+            wf_load_relaxed(&runtime->is_watched) == 0 ? wf_idle_claim(&runtime->idle) : -1;
         if (sleeper >= 0) {
             wf_parker_unpark(&runtime->workers[sleeper].parker);
         }
@@ -362,12 +372,9 @@ static struct weft_task *poll(struct wf_worker *worker)
         found(worker);
         return task;
     }
-    if (worker->is_searching || wf_idle_begin_search(&worker->runtime->idle)) {
-        worker->is_searching = true;
-        task = steal(worker);
-        if (task != NULL) {
-            found(worker);
-        }
+    task = steal(worker);
+    if (task != NULL) {
+        found(worker);
     }
     return task;
 }
@@ -406,13 +413,29 @@ static bool search(struct wf_worker *worker)
     return false;
 }
 
+/* [loop]  Somebody may be at work, while `asleep` are not, and nobody watches. */
+static bool is_watch_free(struct wf_worker *worker, unsigned asleep)
+{
+    weft_runtime *runtime = worker->runtime;
+    return worker->is_fast && !runtime->options.no_steal && asleep < runtime->worker_count &&
+           wf_load_relaxed(&runtime->is_watched) == 0; /* relaxed: the exchange decides */
+}
+
 /* [loop]  True: the worker is the one who watches the others while it sleeps. */
 static bool begin_watch(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    return worker->is_fast && !runtime->options.no_steal &&
-           wf_idle_asleep(&runtime->idle) + 1 < runtime->worker_count &&
+    return is_watch_free(worker, wf_idle_asleep(&runtime->idle) + 1) &&
            wf_exchange_relaxed(&runtime->is_watched, 1) == 0; /* relaxed: a role, no data */
+}
+
+/* The look between announcement and sleep.  Others may have begun to work, or given up the watch,
+ * since begin_watch: whoever did before our bit was there could not call us. */
+static bool has_reason_to_stay(void *context)
+{
+    struct wf_worker *worker = context;
+    return has_work(worker) ||
+           (!worker->is_watching && is_watch_free(worker, wf_idle_asleep(&worker->runtime->idle)));
 }
 
 /* [watcher]  Asks tasks that have run since the last look for a break. */
@@ -437,20 +460,22 @@ static void end_watch(struct wf_worker *worker)
 static void sleep_until_called(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    const bool is_watching = begin_watch(worker);
-    int64_t deadline_ns = is_watching ? wf_clock_now() + WF_TURN_MAX_NS : WF_FOREVER;
+    worker->is_watching = begin_watch(worker);
+    int64_t deadline_ns = worker->is_watching ? wf_clock_now() + WF_TURN_MAX_NS : WF_FOREVER;
 #ifdef WF_PARK_TIMEOUT_NS
     deadline_ns = wf_clock_now() + WF_PARK_TIMEOUT_NS;
 #endif
-    worker->is_searching = wf_idle_sleep(&runtime->idle, worker->index, &worker->parker,
-                                         worker->is_searching, has_work, worker, deadline_ns);
+    worker->is_searching =
+        wf_idle_sleep(&runtime->idle, worker->index, &worker->parker, worker->is_searching,
+                      has_reason_to_stay, worker, deadline_ns);
 #ifdef WF_PARK_TIMEOUT_NS
     if (!worker->is_searching && wf_clock_now() >= deadline_ns &&
         wf_idle_searching(&runtime->idle) == 0 && has_work(worker)) {
         wf_counter_add(&worker->counters.lost_wakeups, 1);
     }
 #endif
-    if (is_watching) {
+    if (worker->is_watching) {
+        worker->is_watching = false;
         end_watch(worker);
     }
     if (worker->is_searching) {

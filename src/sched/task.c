@@ -422,5 +422,7 @@ void wf_task_abandon(struct weft_task *task, intptr_t result)
     if (!task->is_plain) {
         undress(task, result);
     }
-    complete(worker, task, result);
+    /* Who closes a runtime may be a task of another, whose worker counts its own. */
+    bool is_ours = worker != NULL && worker->pool == task->pool;
+    complete(is_ours ? worker : NULL, task, result);
 }

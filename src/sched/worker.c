@@ -299,7 +299,13 @@ static inline __attribute__((always_inline)) void yield(struct wf_worker *worker
 
 void wf_task_yield(struct weft_task *self)
 {
-    yield(wf_worker_self(), self);
+    struct wf_worker *worker = wf_worker_self();
+    /* relaxed: whether it is this worker is only ever said by its own thread */
+    if (wf_load_relaxed(&worker->runtime->stopper) == worker) {
+        self->budget = WF_TASK_BUDGET; /* nobody else may run; and it did not ask to yield */
+        return;
+    }
+    yield(worker, self);
 }
 
 int weft_yield(void)

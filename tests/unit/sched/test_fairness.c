@@ -395,6 +395,33 @@ static void no_priority_starves_another(void)
     run_under(EVERYWHERE, give_every_rank_its_turn);
 }
 
+static intptr_t meet_those_of_others(void *arg)
+{
+    struct meeting meeting = {.expected = *(const unsigned *)arg};
+    weft_task *tasks[WORKERS_MOST];
+    for (unsigned i = 1; i < meeting.expected; i++) {
+        tasks[i] = go(meet, &meeting);
+    }
+    CHECK_EQ(meet(&meeting), 0);
+    return weft_await_all(tasks + 1, meeting.expected - 1, NULL);
+}
+
+/* The last of the tasks stands in the place of the newest, of a worker that does not let go: it is
+ * found only by somebody who watches, also if that one was falling asleep as the work began. */
+static void who_falls_asleep_beside_work_watches_it(void)
+{
+    for (unsigned workers = 2; workers <= WORKERS_MOST; workers += 2) {
+        const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, workers};
+        const weft_options options = options_of(&setting);
+        weft_runtime *runtime = NULL;
+        CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+        for (int round = 0; round < 100; round++) {
+            CHECK_EQ(weft_await(go_into(runtime, meet_those_of_others, &workers)), 0);
+        }
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_fan_out_from_a_task_reaches_all_workers),
     TAP_TEST(long_tasks_from_outside_occupy_all_workers),
@@ -407,5 +434,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(no_task_that_yields_is_lost),
     TAP_TEST(a_chain_of_the_newest_does_not_starve_the_old),
     TAP_TEST(no_priority_starves_another),
+    TAP_TEST(who_falls_asleep_beside_work_watches_it),
 };
 TAP_MAIN(tests)

@@ -513,6 +513,29 @@ static void a_thread_may_wait_for_the_global_queue(void)
     }
 }
 
+/* What is in the queues of other priorities counts; so who takes it has to tell those who wait. */
+static void tasks_of_any_priority_make_room_in_the_global_queue(void)
+{
+    const weft_task_options low = {.priority = WEFT_PRIORITY_LOW};
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        weft_task *tasks[WORKERS_MOST];
+        struct holder holder = {.held = {0}};
+        wf_atomic_u32 ran = {0};
+        tour.options.global_capacity = CAPACITY;
+        tour.options.spawn_waits = true;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        hold_all(runtime, &holder, tasks);
+        for (int i = 0; i < CAPACITY; i++) {
+            CHECK_EQ(weft_runtime_spawn(runtime, NULL, count_up, &ran, &low), 0);
+        }
+        check_thread_waits(runtime, &holder.open);
+        CHECK_EQ(weft_await_all(tasks, tour.setting->workers, NULL), 0);
+        wait_for(&ran, CAPACITY);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(the_number_of_workers_comes_from_where_it_is_said),
     TAP_TEST(good_environments_are_accepted),
@@ -530,5 +553,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_thread_may_wait_for_room),
     TAP_TEST(a_full_global_queue_refuses_and_recovers),
     TAP_TEST(a_thread_may_wait_for_the_global_queue),
+    TAP_TEST(tasks_of_any_priority_make_room_in_the_global_queue),
 };
 TAP_MAIN(tests)

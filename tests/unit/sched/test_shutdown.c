@@ -468,6 +468,71 @@ static void a_thread_that_races_the_close_is_accepted_or_refused(void)
     }
 }
 
+/* ---- a task closes another runtime ------------------------------------------------------------
+ */
+
+static intptr_t wait_shielded(void *arg)
+{
+    CHECK_EQ(weft_shield(1), 0);
+    return weft_join(arg, NULL);
+}
+
+static intptr_t force(void *arg)
+{
+    return weft_runtime_close(arg, 0);
+}
+
+/* What is taken by force is counted where it lived: else the runtime of the one who closes would
+ * believe that a task of its own has ended, and not wait for it. */
+static void who_forces_a_runtime_counts_its_own_tasks(void)
+{
+    for (struct tour tour = {.which = ON_SEVERAL}; tour_next(&tour);) {
+        struct keeper keeper = {.started = {0}};
+        weft_runtime *inner = NULL;
+        weft_runtime *outer = NULL;
+        CHECK_EQ(weft_runtime_open(&inner, &tour.options), 0);
+        CHECK_EQ(weft_runtime_open(&outer, &tour.options), 0);
+        weft_task *kept = go_into(outer, keep_it_open, &keeper);
+        weft_task *forced = go_into(inner, wait_shielded, kept);
+        wait_for_state(forced, WEFT_BLOCKED);
+        wait_for(&keeper.started, 1);
+        CHECK_EQ(weft_await(go_into(outer, force, inner)), -ETIMEDOUT);
+        CHECK_EQ(weft_await(forced), -ECANCELED);
+        CHECK_EQ(stats_of(outer).live, 1);
+        CHECK_EQ(stats_of(outer).total.cancelled, 0);
+        raise_by_one(&keeper.release);
+        CHECK_EQ(weft_await(kept), 0);
+        CHECK_EQ(weft_runtime_close(outer, -1), 0);
+    }
+}
+
+static intptr_t spawn_into(void *arg)
+{
+    return weft_runtime_spawn(arg, NULL, echo, NULL, NULL);
+}
+
+/* A task that waits for room in the runtime that is closed may need the worker of the one who
+ * closes it, in order to leave. */
+static void a_close_lets_tasks_of_its_worker_leave_the_runtime(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        struct keeper keeper = {.started = {0}};
+        weft_runtime *inner = NULL;
+        weft_runtime *outer = NULL;
+        CHECK_EQ(weft_runtime_open(&outer, &tour.options), 0);
+        tour.options.tasks_max = 1;
+        tour.options.spawn_waits = true;
+        CHECK_EQ(weft_runtime_open(&inner, &tour.options), 0);
+        weft_task *kept = go_into(inner, keep_it_open, &keeper);
+        weft_task *waiting = go_into(outer, spawn_into, inner);
+        wait_for_state(waiting, WEFT_BLOCKED);
+        CHECK_EQ(weft_await(go_into(outer, force, inner)), -ETIMEDOUT);
+        CHECK_EQ(weft_await(waiting), -ESHUTDOWN);
+        CHECK_EQ(weft_await(kept), -ECANCELED);
+        CHECK_EQ(weft_runtime_close(outer, -1), 0);
+    }
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(queued_tasks_are_cancelled),
     TAP_TEST(waiting_tasks_are_cancelled),
@@ -480,5 +545,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_run_may_end_before_its_tasks_begin),
     TAP_TEST(spawns_that_race_the_close_are_run_or_refused),
     TAP_TEST(a_thread_that_races_the_close_is_accepted_or_refused),
+    TAP_TEST(who_forces_a_runtime_counts_its_own_tasks),
+    TAP_TEST(a_close_lets_tasks_of_its_worker_leave_the_runtime),
 };
 TAP_MAIN(tests)

@@ -237,11 +237,34 @@ static void tasks_and_threads_stop_the_world_in_turn(void)
     open_under(EVERYWHERE, stop_in_turns);
 }
 
+static intptr_t check_while_stopped(void *arg)
+{
+    struct world world = {.stop = {0}};
+    (void)arg;
+    world_begin(&world, weft_runtime_self());
+    CHECK_EQ(weft_stop_the_world(world.runtime), 0);
+    const uint64_t before = sum(&world);
+    for (int i = 0; i < 1000; i++) { /* more than a task may do before it has to yield */
+        CHECK_EQ(weft_check(), 0);
+    }
+    CHECK_EQ(sum(&world), before);
+    CHECK_EQ(weft_start_the_world(world.runtime), 0);
+    world_end(&world);
+    return 0;
+}
+
+/* Nobody else may run: a check that gives way, unseen, to others would never come back. */
+static void who_stopped_the_world_does_not_yield_unasked(void)
+{
+    run_under(EVERYWHERE, check_while_stopped);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_thread_stops_the_world_again_and_again),
     TAP_TEST(a_task_stops_the_world_and_goes_on_alone),
     TAP_TEST(workers_that_sleep_stand_still_already),
     TAP_TEST(stops_nest_and_belong_to_who_asked),
     TAP_TEST(tasks_and_threads_stop_the_world_in_turn),
+    TAP_TEST(who_stopped_the_world_does_not_yield_unasked),
 };
 TAP_MAIN(tests)
