@@ -5,6 +5,7 @@
  * Method: tasks that count in plain memory, which may be read only while they stand still:
  *         ThreadSanitizer sees every reader that comes too early.
  */
+#include "aids.h"
 #include "sched_aids.h"
 
 enum { RUNNERS = 4, PAUSES = 2 };
@@ -185,6 +186,62 @@ static void stops_nest_and_belong_to_who_asked(void)
     open_under(EVERYWHERE, nest);
 }
 
+struct pause {
+    weft_runtime *runtime;
+    wf_atomic_u32 begun;
+    wf_atomic_u32 open;
+    wf_atomic_u32 thread_id;
+};
+
+static intptr_t begin_and_hold(void *arg)
+{
+    struct pause *pause = arg;
+    raise_by_one(&pause->begun);
+    hold_for(&pause->open, 1);
+    return 0;
+}
+
+static void *stop_once(void *arg)
+{
+    struct pause *pause = arg;
+    (void)wf_fetch_add_release(&pause->thread_id, (uint32_t)wf_thread_id()); /* to wait_for() */
+    CHECK_EQ(weft_stop_the_world(pause->runtime), 0);
+    CHECK_EQ(weft_start_the_world(pause->runtime), 0);
+    return NULL;
+}
+
+/* One worker is held until the stopper sleeps: it waited at least from then to the release. */
+static void measure_a_stop(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    struct pause pause = {.runtime = runtime};
+    pthread_t thread;
+    weft_task *task = go_into(runtime, begin_and_hold, &pause);
+    wait_for(&pause.begun, 1);
+    const int64_t begin_ns = wf_clock_now();
+    CHECK_EQ(wf_thread_start(&thread, stop_once, &pause, NULL), 0);
+    wait_for(&pause.thread_id, 1);
+    wait_until_asleep((int)wf_load_relaxed(&pause.thread_id));
+    const int64_t asleep_ns = wf_clock_now();
+    CHECK_EQ(stats_of(runtime).stops, 0); /* not all stand still */
+    const int64_t open_ns = wf_clock_now();
+    raise_by_one(&pause.open);
+    CHECK_EQ(wf_thread_join(thread), 0);
+    const int64_t end_ns = wf_clock_now();
+    CHECK_EQ(weft_await(task), 0);
+    const weft_stats stats = stats_of(runtime);
+    CHECK_EQ(stats.stops, 1);
+    CHECK(stats.stop_ns_max >= (uint64_t)(open_ns - asleep_ns));
+    CHECK(stats.stop_ns_max <= (uint64_t)(end_ns - begin_ns));
+    CHECK_EQ(stats.stop_ns_total, stats.stop_ns_max);
+}
+
+/* part of behaviour 66: how long it took can be read */
+static void the_time_until_all_stand_still_is_measured(void)
+{
+    open_under(EVERYWHERE, measure_a_stop);
+}
+
 enum { STOPPERS = 3, STOPS = 20 };
 
 struct turns {
@@ -264,6 +321,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_task_stops_the_world_and_goes_on_alone),
     TAP_TEST(workers_that_sleep_stand_still_already),
     TAP_TEST(stops_nest_and_belong_to_who_asked),
+    TAP_TEST(the_time_until_all_stand_still_is_measured),
     TAP_TEST(tasks_and_threads_stop_the_world_in_turn),
     TAP_TEST(who_stopped_the_world_does_not_yield_unasked),
 };
