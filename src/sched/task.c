@@ -220,6 +220,7 @@ static int spawn_waiting(weft_runtime *runtime, const struct wf_spawn *spawn,
     if (rc != 0) {
         return rc;
     }
+    bool has_waited = false;
     for (;;) { /* Ends with the runtime, at the latest. */
         struct wf_worker *worker = wf_worker_self();
         rc = worker != NULL && worker->runtime == runtime ? spawn_here(worker, spawn, out)
@@ -228,9 +229,13 @@ static int spawn_waiting(weft_runtime *runtime, const struct wf_spawn *spawn,
             break;
         }
         rc = wf_room_wait(runtime, WF_ROOM_QUEUE);
+        has_waited = true;
         if (rc != 0) {
             break;
         }
+    }
+    if (rc != 0 && has_waited) {
+        wf_room_wake(runtime, WF_ROOM_QUEUE, 1); /* what we were woken for is another's */
     }
     if (rc != 0 && runtime->options.tasks_max != 0) {
         wf_room_leave(runtime);

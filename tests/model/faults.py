@@ -180,15 +180,14 @@ FAULTS = [
      ("    return before == 1;", "    return false;")),
     ("slot: take by load and store", "model_slot", "src/sched/fast.h",
      ("    return wf_exchange_acquire(&worker->slot, NULL); /* (W1) */",
-      "    struct weft_task *task = wf_load_acquire(&worker->slot);\n"
+      "    task = wf_load_acquire(&worker->slot);\n"
       "    wf_store_relaxed(&worker->slot, NULL);\n    return task;")),
     ("slot: put by store", "model_slot", "src/sched/fast.h",
      ("    return wf_exchange_release(&worker->slot, task);",
-      "    struct weft_task *old = wf_load_relaxed(&worker->slot);\n"
+      "    old = wf_load_relaxed(&worker->slot);\n"
       "    wf_store_release(&worker->slot, task);\n    return old;")),
     ("slot: what is displaced is lost", "model_slot", "src/sched/fast.h",
-     ("    if (wf_load_relaxed(&worker->slot) == NULL) { /* relaxed: only we fill it */",
-      "    if (true) {")),
+     ("    if (old == NULL) {\n        wf_store_release", "    if (true) {\n        wf_store_release")),
     ("world: who wakes does not ask", "model_world", "src/sched/safepoint.c",
      ("        if (wf_load_acquire(&world->is_stopped) == 0) {\n            return;\n        }",
       "        if (wf_load_acquire(&world->is_stopped) <= 1) {\n            return;\n        }")),

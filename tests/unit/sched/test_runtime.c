@@ -536,6 +536,56 @@ static void tasks_of_any_priority_make_room_in_the_global_queue(void)
     }
 }
 
+enum { COPIED_BYTES = 4321 };
+
+static wf_atomic_u32 is_copy_refused;
+
+static void *refuse_copies(size_t alignment, size_t size)
+{
+    bool is_refused = size == COPIED_BYTES && wf_load_acquire(&is_copy_refused) != 0;
+    return is_refused ? NULL : aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
+}
+
+static void *spawn_with_a_copy(void *arg)
+{
+    struct filler *filler = arg;
+    char argument[COPIED_BYTES] = "";
+    const weft_task_options options = {.arg_copy = sizeof(argument)};
+    filler->thread_id = wf_thread_id();
+    raise_by_one(&filler->started);
+    CHECK_EQ(weft_runtime_spawn(filler->runtime, NULL, echo, argument, &options), -ENOMEM);
+    return NULL;
+}
+
+/* Who is woken because there is room, and fails for another reason, leaves the room to the next. */
+static void room_that_is_not_used_goes_to_the_next(void)
+{
+    static const struct wf_allocator allocator = {refuse_copies, free};
+    CHECK_EQ(wf_allocator_set(&allocator), 0);
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_task *tasks[WORKERS_MOST];
+        struct holder holder = {.held = {0}};
+        wf_atomic_u32 ran = {0};
+        tour.options.global_capacity = 1;
+        tour.options.spawn_waits = true;
+        wf_store_relaxed(&is_copy_refused, 0);
+        struct filler first = {.runtime = NULL};
+        CHECK_EQ(weft_runtime_open(&first.runtime, &tour.options), 0);
+        hold_all(first.runtime, &holder, tasks);
+        CHECK_EQ(weft_runtime_spawn(first.runtime, NULL, count_up, &ran, NULL), 0);
+        pthread_t thread;
+        CHECK_EQ(wf_thread_start(&thread, spawn_with_a_copy, &first, NULL), 0);
+        wait_for(&first.started, 1);
+        wait_until_asleep(first.thread_id);
+        wf_store_release(&is_copy_refused, 1); /* to refuse_copies */
+        check_thread_waits(first.runtime, &holder.open);
+        CHECK_EQ(wf_thread_join(thread), 0);
+        CHECK_EQ(weft_await_all(tasks, tour.setting->workers, NULL), 0);
+        wait_for(&ran, 1);
+        CHECK_EQ(weft_runtime_close(first.runtime, -1), 0);
+    }
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(the_number_of_workers_comes_from_where_it_is_said),
     TAP_TEST(good_environments_are_accepted),
@@ -554,5 +604,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_full_global_queue_refuses_and_recovers),
     TAP_TEST(a_thread_may_wait_for_the_global_queue),
     TAP_TEST(tasks_of_any_priority_make_room_in_the_global_queue),
+    TAP_TEST(room_that_is_not_used_goes_to_the_next),
 };
 TAP_MAIN(tests)
