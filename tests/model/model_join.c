@@ -231,6 +231,14 @@ int wf_room_wait(weft_runtime *of, enum wf_room_kind kind)
     model_fail("a runtime with limits");
 }
 
+void wf_room_wake(weft_runtime *of, enum wf_room_kind kind, size_t count)
+{
+    (void)of;
+    (void)kind;
+    (void)count;
+    model_fail("a runtime with limits");
+}
+
 void wf_room_leave(weft_runtime *of)
 {
     (void)of;
