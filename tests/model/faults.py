@@ -187,7 +187,8 @@ FAULTS = [
       "    old = wf_load_relaxed(&worker->slot);\n"
       "    wf_store_release(&worker->slot, task);\n    return old;")),
     ("slot: what is displaced is lost", "model_slot", "src/sched/fast.h",
-     ("    if (old == NULL) {\n        wf_store_release", "    if (true) {\n        wf_store_release")),
+     ("    if (old == NULL) {\n        wf_store_release",
+      "    if (true) {\n        wf_store_release")),
     ("world: who wakes does not ask", "model_world", "src/sched/safepoint.c",
      ("        if (wf_load_acquire(&world->is_stopped) == 0) {\n            return;\n        }",
       "        if (wf_load_acquire(&world->is_stopped) <= 1) {\n            return;\n        }")),
