@@ -206,6 +206,19 @@ FAULTS = [
       "    for (unsigned i = 0; i + 1 < count; i++) {\n        /* acquire: what")),
     ("world: who has the turn next is not told", "model_world", "src/sched/safepoint.c",
      ("        wf_waiter_wake(&turn->waiter);", "        (void)turn;")),
+    ("idle: who is called by name is called twice", "model_idle", "src/sched/idle.c",
+     ("    if ((wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) & bit) == 0) {",
+      "    if (wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) == UINT64_MAX) {")),
+    ("idle: who is called by name does not count as searching", "model_idle", "src/sched/idle.c",
+     ("        return false; /* another was faster: it is being woken */\n    }\n"
+      "    (void)wf_fetch_add_relaxed(&idle->searching, 1); /* in the sleeper's name: I2 */",
+      "        return false; /* another was faster: it is being woken */\n    }")),
+    ("idle: somebody who searches will do for a piece that is pinned", "model_idle",
+     "src/sched/idle.c",
+     ("    uint64_t bit = bit_of(worker);\n"
+      "    if ((wf_load_relaxed(&idle->asleep[worker / 64]) & bit) == 0) {",
+      "    uint64_t bit = bit_of(worker);\n    if (wf_load_relaxed(&idle->searching) > 0 ||\n"
+      "        (wf_load_relaxed(&idle->asleep[worker / 64]) & bit) == 0) {")),
     ("registry: a slab is freed under its readers", "model_registry", "src/fiber/registry.c",
      ("while (wf_load_acquire(&all->readers) != 0) {", "while (false) {")),
     ("lock: release wakes nobody", "model_lock", "src/os/lock.c",

@@ -4,10 +4,11 @@
  *         and the counts are right at the end, in every order of steps under every memory model.
  * Method: workers that search, take and sleep for ever; producers that queue and notify.  Work is a
  *         counter with plain data behind it.  When nobody can act any more, all work must have been
- *         taken, every worker be announced as asleep, and nobody count as searching.
+ *         taken, every worker be announced as asleep, and nobody count as searching.  What only one
+ *         worker may take comes through its real inbox.
  *         Keeps S4.24, S4.28, S4.29, S4.30, behaviour 13; part of behaviours 14 and 17.
  */
-#include "model/model.h"
+#include "model/ledger.h"
 #include "sched/sched.h"
 
 enum { WORKERS = 2 };
@@ -21,6 +22,11 @@ static int taken[WORKERS];
 static int data;   /* plain: written before the first push, read by every taker */
 static int pieces; /* in this test */
 
+/* What only worker 0 may take. */
+static struct wf_mpsc inbox;
+static struct wf_chain pinned;
+static int pinned_pieces; /* in this test */
+
 static void start(void)
 {
     MODEL_REQUIRE(wf_idle_init(&idle, WORKERS) == 0);
@@ -32,6 +38,11 @@ static void start(void)
     long_pieces = 0;
     taken[0] = taken[1] = 0;
     data = 0;
+    pieces = 0;
+    ledger_clear();
+    wf_mpsc_init(&inbox);
+    pinned = (struct wf_chain){0};
+    pinned_pieces = 0;
 }
 
 static void start_one(void)
@@ -57,6 +68,7 @@ static void check_rest(unsigned workers)
 {
     MODEL_REQUIRE(wf_load_relaxed(&queued) == 0); /* nothing waits beside sleepers */
     MODEL_REQUIRE(taken[0] + taken[1] == pieces);
+    ledger_all_taken(pinned_pieces);
     MODEL_REQUIRE(wf_idle_searching(&idle) == 0);
     MODEL_REQUIRE(wf_idle_asleep(&idle) == workers);
 }
@@ -81,9 +93,22 @@ static void notify(void)
 
 static bool has_work(void *context)
 {
-    (void)context;
+    const unsigned *index = context;
     /* relaxed: between the fence of the announcement and the sleep, as in the scheduler */
-    return wf_load_relaxed(&queued) > 0;
+    return wf_load_relaxed(&queued) > 0 ||
+           (*index == 0 && pinned_pieces > 0 && !wf_mpsc_is_empty(&inbox));
+}
+
+/* [worker 0] */
+static bool take_pinned(void)
+{
+    if (pinned_pieces == 0) {
+        return false;
+    }
+    if (!wf_mpsc_is_empty(&inbox)) {
+        (void)wf_mpsc_take(&inbox, &pinned);
+    }
+    return ledger_take(wf_chain_pop(&pinned)) >= 0;
 }
 
 static bool take(void)
@@ -116,12 +141,13 @@ static void work(unsigned index, bool is_searching)
         if (!is_searching) {
             is_searching = wf_idle_begin_search(&idle);
         }
-        if (!take()) {
+        const bool is_pinned = index == 0 && take_pinned();
+        if (!is_pinned && !take()) {
             is_searching = wf_idle_sleep(&idle, index, &parkers[index], is_searching, has_work,
-                                         NULL, WF_FOREVER);
+                                         &index, WF_FOREVER);
             continue;
         }
-        taken[index]++;
+        taken[index] += is_pinned ? 0 : 1;
         if (is_searching) {
             is_searching = false;
             if (wf_idle_end_search(&idle)) {
@@ -145,7 +171,8 @@ static void worker_1(void)
 /* Its deadline may pass at any moment, once: it comes back and goes on without. */
 static void worker_0_with_deadline(void)
 {
-    work(0, wf_idle_sleep(&idle, 0, &parkers[0], false, has_work, NULL, 1));
+    unsigned index = 0;
+    work(0, wf_idle_sleep(&idle, 0, &parkers[0], false, has_work, &index, 1));
 }
 
 static void push_one(void)
@@ -194,6 +221,44 @@ static void searcher_1(void)
     work(1, true);
 }
 
+/* ---- what only one worker may take --------------------------------------------------------- */
+
+static void start_pinned(void)
+{
+    start();
+    pinned_pieces = 1;
+}
+
+static void start_two_pinned(void)
+{
+    start();
+    pinned_pieces = 2;
+}
+
+static void start_pinned_and_one(void)
+{
+    start_one();
+    pinned_pieces = 1;
+}
+
+static void push_to_0(int number)
+{
+    (void)wf_mpsc_push(&inbox, ledger_make(number));
+    if (wf_idle_claim_worker(&idle, 0)) {
+        wf_parker_unpark(&parkers[0]);
+    }
+}
+
+static void push_pinned(void)
+{
+    push_to_0(0);
+}
+
+static void push_second_pinned(void)
+{
+    push_to_0(1);
+}
+
 static const struct model_test tests[] = {
     {.name = "what another searcher stole",
      .setup = start_searching,
@@ -207,6 +272,36 @@ static const struct model_test tests[] = {
      .names = {"worker 0", "producer"},
      .check = check_one,
      .may_rest = 1},
+    {.name = "a piece for this worker",
+     .setup = start_pinned,
+     .threads = {worker_0, push_pinned},
+     .names = {"worker 0", "producer"},
+     .check = check_one,
+     .may_rest = 1},
+    {.name = "two pieces for this worker",
+     .setup = start_two_pinned,
+     .threads = {worker_0, push_pinned, push_second_pinned},
+     .names = {"worker 0", "producer 1", "producer 2"},
+     .bound = {0, 0, 3}, /* two preemptions under view */
+     .check = check_one,
+     .may_rest = 1,
+     .is_slow = 1},
+    {.name = "a piece for this worker, one for any",
+     .setup = start_pinned_and_one,
+     .threads = {worker_0, push_pinned, push_one},
+     .names = {"worker 0", "producer 1", "producer 2"},
+     .bound = {0, 0, 3},
+     .check = check_one,
+     .may_rest = 1,
+     .is_slow = 1},
+    {.name = "two workers, a piece for one",
+     .setup = start_pinned,
+     .threads = {worker_0, worker_1, push_pinned},
+     .names = {"worker 0", "worker 1", "producer"},
+     .bound = {4, 4, 3},
+     .check = check_two,
+     .may_rest = 1,
+     .is_slow = 1},
     {.name = "one worker, two pieces",
      .setup = start_two,
      .threads = {worker_0, push_two},
