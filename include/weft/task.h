@@ -173,6 +173,7 @@ enum weft_wait {
     WEFT_WAIT_SCOPE,       /* the end of all tasks of a scope */
     WEFT_WAIT_ROOM,        /* room for a spawn */
     WEFT_WAIT_WORLD,       /* its turn to stop the world */
+    WEFT_WAIT_TIME,        /* a point in time */
     WEFT_WAIT_KINDS
 };
 

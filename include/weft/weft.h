@@ -12,6 +12,7 @@
 #include <weft/obs.h>
 #include <weft/runtime.h>
 #include <weft/scope.h>
+#include <weft/time.h>
 #include <weft/task.h>
 #include <weft/types.h>
 

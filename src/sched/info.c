@@ -150,6 +150,7 @@ const char *weft_wait_name(enum weft_wait wait)
         [WEFT_WAIT_SCOPE] = "scope",
         [WEFT_WAIT_ROOM] = "room",
         [WEFT_WAIT_WORLD] = "world",
+        [WEFT_WAIT_TIME] = "time",
     };
     return (unsigned)wait < WEFT_WAIT_KINDS ? names[wait] : "unknown";
 }

@@ -5,10 +5,10 @@
  * The last worker that falls asleep comes here, if anything has run since the last time: failures
  * that nobody saw are reported, a deadlock is found, and who closes the runtime looks again.
  *
- * A deadlock: every task that is alive waits for the end of tasks of this runtime.  Only a task
- * could end one of these waits, and none runs.  That is known by counting, so a runtime in which a
- * million tasks wait for something else pays a few additions; only when the numbers agree are tasks
- * looked at one by one.
+ * A deadlock: every task that is alive waits for the end of tasks of this runtime, and no deadline
+ * is set.  Only a task could end one of these waits, and none runs.  That is known by counting, so
+ * a runtime in which a million tasks wait for something else pays a few additions; only when the
+ * numbers agree are tasks looked at one by one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -80,7 +80,7 @@ static bool is_deadlock(weft_runtime *runtime)
 {
     const uint64_t before = activity(runtime);
     struct census census = {0};
-    if (is_anybody_inside(runtime)) {
+    if (is_anybody_inside(runtime) || wf_timers_are_set(runtime)) {
         return false; /* it will come here after */
     }
     wf_task_pool_visit(runtime->pool, count, &census);

@@ -11,7 +11,7 @@
  *   1  results of workers: who is done and wants work
  *   2  requests for work that blocks          (drivers, see below)
  *   3  completions of such work and of I/O    (drivers)
- *   4  timers that are due                    (drivers)
+ *   4  timers that are due
  *   5  channels: nothing to do, since senders and receivers meet by themselves
  *   6  the inbox: tasks that were spawned or woken
  *   7  long turns: asks tasks that have run for WF_TURN_MAX_NS to let others run
@@ -19,8 +19,8 @@
  *   9  waits for the next event
  *
  * Who puts something into an empty box wakes the control thread (mpsc.c says who that is), so it
- * needs no timeout; only when tasks wait for workers that are all busy does it wake by itself, for
- * step 7.
+ * needs no timeout; it wakes by itself for the next timer, and for step 7 when tasks wait for
+ * workers that are all busy.
  */
 #include <errno.h>
 #include <string.h>
@@ -94,11 +94,17 @@ static void rest(struct wf_worker *worker)
     wf_counter_add(&worker->counters.woken, 1);
 }
 
+static void hurry(weft_runtime *runtime)
+{
+    wf_parker_unpark(&runtime->reactor->parker);
+}
+
 const struct wf_policy wf_policy_reactor = {
     .place = place,
     .requeue = requeue,
     .poll = poll,
     .rest = rest,
+    .hurry = hurry,
 };
 
 /* ---- the control thread -------------------------------------------------------------------- */
@@ -198,8 +204,16 @@ static void wait_for_event(struct wf_reactor *reactor, int64_t now)
         wf_runtime_is_news(runtime)) {
         wf_runtime_quiet(runtime);
     }
-    int64_t deadline_ns = is_ready ? now + WF_TURN_MAX_NS : WF_FOREVER;
-    (void)wf_parker_park(&reactor->parker, deadline_ns); /* either way it looks at everything */
+    int64_t deadline_ns = wf_timers_next(runtime);
+    if (is_ready && deadline_ns > now + WF_TURN_MAX_NS) {
+        deadline_ns = now + WF_TURN_MAX_NS;
+    }
+    wf_timers_watch(runtime, 0, deadline_ns);
+    wf_fence_seq_cst(); /* (A2) */
+    if (wf_timers_next(runtime) >= deadline_ns) {
+        (void)wf_parker_park(&reactor->parker, deadline_ns); /* either way it looks at everything */
+    }
+    wf_timers_unwatch(runtime);
 }
 
 static void step(struct wf_reactor *reactor, uint64_t number)
@@ -217,6 +231,7 @@ static void *control_main(void *arg)
         step(reactor, 2);
         step(reactor, 3);
         step(reactor, 4);
+        wf_timers_look(reactor->runtime, NULL, now);
         step(reactor, 5);
         step(reactor, 6);
         drain_inbox(reactor);

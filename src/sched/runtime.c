@@ -117,6 +117,7 @@ static int workers_init(weft_runtime *runtime)
         wf_mpsc_init(&worker->inbox);
         wf_parker_init(&worker->parker);
         wf_parker_init(&worker->safe.parker);
+        wf_timers_init(&worker->timers, wf_clock_now());
         int rc = wf_deque_init(&worker->deque, WF_DEQUE_CAPACITY_MIN);
         if (rc != 0) {
             workers_done(runtime, i);
@@ -140,6 +141,7 @@ static int queues_init(weft_runtime *runtime)
     if (rc == 0) {
         rc = wf_inject_init(&runtime->low, NULL);
     }
+    wf_hours_init(&runtime->hours);
     return rc != 0 ? rc : wf_idle_init(&runtime->idle, runtime->worker_count);
 }
 
@@ -311,6 +313,10 @@ static void place_nowhere(weft_runtime *runtime, struct wf_worker *worker, struc
 /* What others still know of a task that waits, and whose stack goes. */
 static void forget(struct weft_task *task)
 {
+    wf_alarm_clear(&task->alarm);
+    if (task->parting != NULL) {
+        task->parting->forget(task->parting);
+    }
     switch (wf_load_relaxed(&task->wait)) { /* relaxed: nobody runs it */
     case WEFT_WAIT_OUTER_TASK:
     case WEFT_WAIT_OUTER_TASKS:

@@ -5,7 +5,7 @@
  * Promises:      work that is queued while a worker sleeps wakes one, and no wake-up rests on a
  *                timeout.  A task runs on one thread at a time; what it did before it was suspended
  *                is seen by whoever resumes it, and what a waker did by the task.
- * Must not know: timers, locks of users, I/O, processes.
+ * Must not know: locks of users, I/O, processes.
  *
  *   worker    a seat: queues, slot, counters; one thread sits in it
  *   task      what is scheduled; its memory belongs to a pool and is only ever used for tasks, so
@@ -36,6 +36,8 @@
  *   N1    pool.c enter: fence            shut: fence                   one of both sees the other
  *   N2    pool.c leave: sub              shut: load                    every use before the free
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
+ *   A1    timers.c set: fence            look: fence                   one of both sees the other
+ *   A2    timers.c publish: fence        who watches: fence            one of both sees the other
  */
 #ifndef WF_SCHED_SCHED_H
 #define WF_SCHED_SCHED_H
@@ -51,6 +53,7 @@
 #include "fiber/fiber.h"
 #include "os/os.h"
 #include "queue/queue.h"
+#include "sched/timers.h"
 #include "trace/trace.h"
 
 /* Hostile builds move every other task that becomes ready to another worker. */
@@ -247,6 +250,7 @@ void wf_world_start(struct wf_world *world, struct wf_safe *const *workers, unsi
 /* ---- tasks --------------------------------------------------------------------------------- */
 
 struct wf_worker;
+struct wf_parting;
 struct wf_task_pool;
 struct wf_joiner;
 struct wf_scope;
@@ -283,25 +287,28 @@ struct weft_task {
     WF_ATOMIC(uint64_t) id;           /* [spawner: write] [any: read]  0: this memory is free */
     WF_ATOMIC(uint64_t) parent_id;    /* [spawner: write] [any: read] */
     WF_ATOMIC(uintptr_t) site;        /* [spawner: write] [any: read] */
-    WF_ATOMIC(uint32_t) wait;         /* [the task: write] [any: read]  enum weft_wait */
-    WF_ATOMIC(uint32_t) marks;        /* [the task, joiner: or] [any: read]  enum wf_task_mark */
+    WF_ATOMIC(uint8_t) wait;          /* [the task: write] [any: read]  enum weft_wait */
+    WF_ATOMIC(uint8_t) marks;         /* [the task, joiner: or] [any: read]  enum wf_task_mark */
+    uint16_t home;                    /* [the task]  the worker it is pinned to */
+    WF_ATOMIC(uint32_t) stack_size;   /* [spawner: write] [any: read]  KiB; 0: the default */
     WF_ATOMIC(uintptr_t) wait_object; /* [the task: write] [any: read] */
     WF_ATOMIC(int64_t) wait_since;    /* [the task: write] [any: read] */
     WF_ATOMIC(uint64_t) wait_task_id; /* [the task: write] [any: read]  if it is one task */
     WF_ATOMIC(int64_t) created;       /* [spawner: write] [any: read] */
 
-    uint32_t home;                  /* [the task]  the worker it is pinned to */
-    WF_ATOMIC(uint32_t) stack_size; /* [spawner: write] [any: read]  KiB; 0: the default */
-    struct wf_joiner *joiners;      /* [lock of join.c]  those who wait, by wf_state_share */
-    struct wf_scope *scope;         /* [const]  it belongs to; NULL: none */
-    struct wf_list scope_link;      /* [lock of the scope] */
-    struct wf_scope *open_scopes;   /* [the task]  innermost first */
-    weft_cleanup *cleanups;         /* [the task]  newest first */
+    struct wf_alarm alarm;        /* [the task]  ends its wait */
+    struct wf_parting *parting;   /* [the task]  who else knows of its wait; NULL: nobody */
+    struct wf_joiner *joiners;    /* [lock of join.c]  those who wait, by wf_state_share */
+    struct wf_scope *scope;       /* [const]  it belongs to; NULL: none */
+    struct wf_list scope_link;    /* [lock of the scope] */
+    struct wf_scope *open_scopes; /* [the task]  innermost first */
+    weft_cleanup *cleanups;       /* [the task]  newest first */
     WF_ATOMIC(struct wf_task_extra *) extra; /* [spawner, the task: write] [any: read]  or NULL */
 };
 
 #ifndef WF_MODEL
 _Static_assert(offsetof(struct weft_task, fn) == WF_CACHE_LINE, "a switch needs one line of it");
+_Static_assert(sizeof(struct weft_task) % WF_CACHE_LINE == 0, "the line is its own");
 #endif
 
 /* Marks of a task that are set once. */
@@ -394,6 +401,7 @@ struct wf_worker {
     bool is_rested;                        /* [owner]  it has not worked since it slept */
     bool is_watching;                      /* [owner]  it is the watcher: see steal.c */
     bool has_seen_closing;                 /* [owner] */
+    int64_t watch_until_ns;                /* [owner]  how long it sleeps, if it is the watcher */
     uint64_t round;              /* [owner]  the same as `rounds`, but for its lowest bit */
     struct weft_task *handed;    /* [owner]  to be run next by the loop; NULL: none */
     int64_t now_ns;              /* [owner]  the clock, as of the last look */
@@ -442,6 +450,8 @@ struct wf_worker {
     struct wf_node report;              /* in the box of results, when it wants work */
     bool has_reported;                  /* [owner]  it is there */
     int64_t turn_began_ns;              /* [control]  when it was handed its task */
+
+    struct wf_timers timers;
 
     pthread_t thread;
     struct wf_signal_stack signal_stack; /* [owner] */
@@ -503,9 +513,19 @@ void wf_task_place_on(struct wf_worker *worker, struct weft_task *task);
 /* [the task]  Counts one operation; yields when it has had its share. */
 void wf_task_spend(struct weft_task *self);
 
-/* [the task]  Fills the wait record. */
+/* [the task]  Fills the wait record.  The task is woken when its deadline comes, too. */
 void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object);
+/* [the task]  The same; it is also woken at this point in time. */
+void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void *object,
+                         int64_t until_ns);
 void wf_wait_end(struct weft_task *self);
+
+/* What a wait of a layer above leaves in the hands of others: a node in the list of something that
+ * may outlive the task.  In the frame of the wait; whoever waits sets `parting` of the task. */
+struct wf_parting {
+    /* [closer]  The task will never run again: takes the node out. */
+    void (*forget)(struct wf_parting *parting);
+};
 /* [any]  Whether nothing but a task of the same runtime can end such a wait: if all are in one, it
  * is a deadlock. */
 bool wf_wait_is_for_task(uint32_t wait);
@@ -608,6 +628,8 @@ struct wf_policy {
     struct weft_task *(*poll)(struct wf_worker *worker);
     /* [loop]  No task was found: waits until it is worth to look again. */
     void (*rest)(struct wf_worker *worker);
+    /* [any]  Something is to happen before the time until which the watcher sleeps. */
+    void (*hurry)(weft_runtime *runtime);
 };
 extern const struct wf_policy wf_policy_steal;
 extern const struct wf_policy wf_policy_reactor;
@@ -666,6 +688,7 @@ struct weft_runtime {
     WF_ATOMIC(uint32_t) is_leaving;                        /* enum wf_leave */
 
     WF_ATOMIC(uint32_t) is_watched; /* [any: exchange]  somebody is the watcher: steal.c */
+    struct wf_hours hours;
 
     struct wf_lock gate;        /* spawns from outside against close */
     struct wf_counters foreign; /* [gate: write] [any: read]  what foreign threads did */

@@ -273,6 +273,7 @@ static bool is_turn_of_global(struct wf_worker *worker)
     int64_t now = wf_clock_now();
     int64_t turn_ns = (now - worker->now_ns) / (int64_t)worker->clock_turns;
     worker->now_ns = now;
+    wf_timers_look(worker->runtime, worker, now);
     worker->task_ns += (turn_ns - worker->task_ns) / WF_TURN_WEIGHT;
     worker->interval = wf_steal_interval(worker->task_ns);
     worker->global_turns += worker->clock_turns;
@@ -413,20 +414,40 @@ static bool search(struct wf_worker *worker)
     return false;
 }
 
-/* [loop]  Somebody may be at work, while `asleep` are not, and nobody watches. */
+/* [loop]  Somebody may have to be asked for a break: not all are asleep. */
+static bool is_anybody_to_be_watched(const struct wf_worker *worker, unsigned asleep)
+{
+    const weft_runtime *runtime = worker->runtime;
+    return worker->is_fast && !runtime->options.no_steal && asleep < runtime->worker_count;
+}
+
+/* [loop]  There is something to watch, others at work or the time, and nobody does. */
 static bool is_watch_free(struct wf_worker *worker, unsigned asleep)
 {
     weft_runtime *runtime = worker->runtime;
-    return worker->is_fast && !runtime->options.no_steal && asleep < runtime->worker_count &&
+    return (is_anybody_to_be_watched(worker, asleep) || wf_timers_next(runtime) != WF_FOREVER) &&
            wf_load_relaxed(&runtime->is_watched) == 0; /* relaxed: the exchange decides */
 }
 
-/* [loop]  True: the worker is the one who watches the others while it sleeps. */
-static bool begin_watch(struct wf_worker *worker)
+/* [loop]  Until when the worker sleeps.  It may become the watcher, who looks at the others, and at
+ * the time for all. */
+static int64_t begin_watch(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    return is_watch_free(worker, wf_idle_asleep(&runtime->idle) + 1) &&
-           wf_exchange_relaxed(&runtime->is_watched, 1) == 0; /* relaxed: a role, no data */
+    const unsigned asleep = wf_idle_asleep(&runtime->idle) + 1;
+    worker->is_watching = is_watch_free(worker, asleep) &&
+                          /* relaxed: a role, no data */
+                          wf_exchange_relaxed(&runtime->is_watched, 1) == 0;
+    if (!worker->is_watching) {
+        return WF_FOREVER;
+    }
+    int64_t until_ns = wf_timers_next(runtime);
+    if (is_anybody_to_be_watched(worker, asleep)) {
+        const int64_t look_ns = wf_clock_now() + WF_TURN_MAX_NS;
+        until_ns = look_ns < until_ns ? look_ns : until_ns;
+    }
+    wf_timers_watch(runtime, worker->index, until_ns); /* (A2): the fence is that of the sleep */
+    return until_ns;
 }
 
 /* The look between announcement and sleep.  Others may have begun to work, or given up the watch,
@@ -434,8 +455,22 @@ static bool begin_watch(struct wf_worker *worker)
 static bool has_reason_to_stay(void *context)
 {
     struct wf_worker *worker = context;
-    return has_work(worker) ||
-           (!worker->is_watching && is_watch_free(worker, wf_idle_asleep(&worker->runtime->idle)));
+    if (has_work(worker)) {
+        return true;
+    }
+    return worker->is_watching ? wf_timers_next(worker->runtime) < worker->watch_until_ns /* (A2) */
+                               : is_watch_free(worker, wf_idle_asleep(&worker->runtime->idle));
+}
+
+/* [any]  A timer is set for before the watcher would look. */
+static void hurry(weft_runtime *runtime)
+{
+    /* relaxed: see wf_timers_watch */
+    const uint32_t watcher = wf_load_relaxed(&runtime->hours.watcher);
+    if (wf_idle_claim_worker(&runtime->idle, watcher)) {
+        WF_REACHED("steal.watcher_hurried");
+        wf_parker_unpark(&runtime->workers[watcher].parker);
+    }
 }
 
 /* [watcher]  Asks tasks that have run since the last look for a break. */
@@ -453,6 +488,7 @@ static void end_watch(struct wf_worker *worker)
         }
         wf_store_relaxed(&other->polled_at_watch, polled);
     }
+    wf_timers_unwatch(runtime);
     wf_store_relaxed(&runtime->is_watched, 0);
 }
 
@@ -460,10 +496,11 @@ static void end_watch(struct wf_worker *worker)
 static void sleep_until_called(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    worker->is_watching = begin_watch(worker);
-    int64_t deadline_ns = worker->is_watching ? wf_clock_now() + WF_TURN_MAX_NS : WF_FOREVER;
+    int64_t deadline_ns = begin_watch(worker);
+    worker->watch_until_ns = deadline_ns;
 #ifdef WF_PARK_TIMEOUT_NS
-    deadline_ns = wf_clock_now() + WF_PARK_TIMEOUT_NS;
+    const int64_t latest_ns = wf_clock_now() + WF_PARK_TIMEOUT_NS;
+    deadline_ns = latest_ns < deadline_ns ? latest_ns : deadline_ns;
 #endif
     worker->is_searching =
         wf_idle_sleep(&runtime->idle, worker->index, &worker->parker, worker->is_searching,
@@ -503,6 +540,7 @@ static void rest(struct wf_worker *worker)
     wf_trace(worker->trace, WF_TRACE_UNPARK, 0, 0);
     worker->now_ns = wf_clock_now(); /* the time asleep was no turn of anybody's */
     worker->global_ns = worker->now_ns;
+    wf_timers_look(runtime, worker, worker->now_ns);
 }
 
 const struct wf_policy wf_policy_steal = {
@@ -510,4 +548,5 @@ const struct wf_policy wf_policy_steal = {
     .requeue = requeue,
     .poll = poll,
     .rest = rest,
+    .hurry = hurry,
 };

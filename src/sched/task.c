@@ -175,7 +175,7 @@ static int spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn,
     }
     int rc = make(worker->pool, worker, spawn, out);
     if (rc == 0) {
-        (*out)->home = worker->index;
+        (*out)->home = (uint16_t)worker->index;
         wf_counter_add(&worker->counters.spawned, 1);
     }
     return rc;
@@ -190,7 +190,7 @@ static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spaw
     if (rc != 0) {
         return rc;
     }
-    task->home = (uint32_t)(wf_task_id(task) % runtime->worker_count); /* if it is pinned */
+    task->home = (uint16_t)(wf_task_id(task) % runtime->worker_count); /* if it is pinned */
     wf_lock_acquire(&runtime->gate);
     if (wf_load_relaxed(&runtime->is_closing) != 0) { /* relaxed: the gate orders it */
         WF_REACHED("task.gate_is_closed");

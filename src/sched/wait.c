@@ -18,7 +18,20 @@ bool wf_wait_is_for_task(uint32_t wait)
     return wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_TASKS || wait == WEFT_WAIT_SCOPE;
 }
 
-void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object)
+/* [the task]  When its wait has to end, at the latest. */
+static int64_t end_of_wait(struct weft_task *self, int64_t until_ns)
+{
+    int64_t deadline = wf_load_relaxed(&self->deadline); /* relaxed: our own */
+    if (deadline >= until_ns) {
+        return until_ns;
+    }
+    struct wf_state_view view;
+    wf_state_read(&self->state, &view);
+    return view.shields == 0 ? deadline : until_ns;
+}
+
+void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void *object,
+                         int64_t until_ns)
 {
     struct wf_worker *worker = wf_worker_self();
     wf_trace(worker->trace, WF_TRACE_WAIT, wf_task_id(self), (uint64_t)wait);
@@ -27,14 +40,24 @@ void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *obje
     wf_store_relaxed(&self->wait_since, worker->now_ns);
     bool is_task = wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_OUTER_TASK;
     wf_store_relaxed(&self->wait_task_id, is_task ? wf_task_id(object) : 0);
-    wf_store_relaxed(&self->wait, wait);
+    wf_store_relaxed(&self->wait, (uint8_t)wait);
     if (wf_wait_is_for_task(wait)) {
         wf_counter_add(&worker->counters.waits_for_task, 1);
     }
+    until_ns = end_of_wait(self, until_ns);
+    if (until_ns != WEFT_NEVER) {
+        wf_alarm_set(&self->alarm, self, until_ns);
+    }
+}
+
+void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object)
+{
+    wf_wait_begin_until(self, wait, object, WEFT_NEVER);
 }
 
 void wf_wait_end(struct weft_task *self)
 {
+    wf_alarm_clear(&self->alarm);
     if (wf_wait_is_for_task(wf_load_relaxed(&self->wait))) {
         wf_counter_add(&wf_worker_self()->counters.waits_ended, 1);
     }
@@ -150,7 +173,7 @@ int weft_pin(int on)
     pins = (uint16_t)(on != 0 ? pins + 1 : pins - 1);
     wf_store_relaxed(&self->pins, pins);
     self->is_plain = false;
-    self->home = wf_worker_self()->index;
+    self->home = (uint16_t)wf_worker_self()->index;
     self->is_special = pins > 0 || wf_load_relaxed(&self->priority) != WEFT_PRIORITY_NORMAL;
     return 0;
 }

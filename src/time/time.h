@@ -34,6 +34,7 @@ struct wf_timer {
     uint8_t level;       /* where it is, while armed */
     uint8_t slot;
     bool is_armed;
+    uint16_t place; /* for whoever has several wheels; a wheel does not look at it */
 };
 
 /*
@@ -73,6 +74,9 @@ size_t wf_wheel_advance(struct wf_wheel *wheel, int64_t now_ns, struct wf_list *
 /* [owner]  When to look again: not after the first timer is due, perhaps before.  WF_FOREVER: there
  * are none. */
 int64_t wf_wheel_next_ns(const struct wf_wheel *wheel);
+
+/* [owner]  When this armed timer fires, if somebody looks then. */
+int64_t wf_timer_due_ns(const struct wf_timer *timer);
 
 /* [owner]  For assertions: all invariants hold. */
 bool wf_wheel_check(const struct wf_wheel *wheel);

@@ -172,15 +172,23 @@ size_t wf_wheel_advance(struct wf_wheel *wheel, int64_t now_ns, struct wf_list *
     return fired;
 }
 
+/* When a tick begins.  The last one there is begins before the end of the clock: see
+ * WF_WHEEL_LEVELS. */
+static int64_t begin_of(uint64_t tick)
+{
+    return tick < (uint64_t)(WF_FOREVER / WF_TICK_NS) ? (int64_t)tick * WF_TICK_NS : WF_FOREVER - 1;
+}
+
 int64_t wf_wheel_next_ns(const struct wf_wheel *wheel)
 {
     uint64_t tick;
     unsigned level;
-    if (!first_event(wheel, &tick, &level)) {
-        return WF_FOREVER;
-    }
-    /* The last tick there is begins before the end of the clock: see WF_WHEEL_LEVELS. */
-    return tick < (uint64_t)(WF_FOREVER / WF_TICK_NS) ? (int64_t)tick * WF_TICK_NS : WF_FOREVER - 1;
+    return first_event(wheel, &tick, &level) ? begin_of(tick) : WF_FOREVER;
+}
+
+int64_t wf_timer_due_ns(const struct wf_timer *timer)
+{
+    return begin_of(timer->tick);
 }
 
 bool wf_wheel_check(const struct wf_wheel *wheel)
