@@ -174,6 +174,17 @@ enum weft_wait {
     WEFT_WAIT_ROOM,        /* room for a spawn */
     WEFT_WAIT_WORLD,       /* its turn to stop the world */
     WEFT_WAIT_TIME,        /* a point in time */
+    WEFT_WAIT_MUTEX,       /* a mutex, `wait_object`; the same holds for what follows */
+    WEFT_WAIT_RWLOCK,
+    WEFT_WAIT_SEMAPHORE,
+    WEFT_WAIT_CONDITION,
+    WEFT_WAIT_BARRIER,
+    WEFT_WAIT_ONCE,
+    WEFT_WAIT_NOTIFY,
+    WEFT_WAIT_GROUP,
+    WEFT_WAIT_SEND,    /* room in a channel */
+    WEFT_WAIT_RECEIVE, /* an item of a channel, of whatever kind */
+    WEFT_WAIT_SELECT,  /* the first of several; no object */
     WEFT_WAIT_KINDS
 };
 

@@ -12,8 +12,8 @@
 #include <weft/obs.h>
 #include <weft/runtime.h>
 #include <weft/scope.h>
-#include <weft/time.h>
 #include <weft/task.h>
+#include <weft/time.h>
 #include <weft/types.h>
 
 #endif

@@ -51,9 +51,10 @@ enum {
     RANK_END = 8 * sizeof(held_ranks),
 };
 
+/* Several of rank 0 may be held together. */
 static bool is_above_all_ranks_held(uint32_t rank)
 {
-    return held_ranks >> rank == 0;
+    return rank == 0 ? held_ranks >> 1 == 0 : held_ranks >> rank == 0;
 }
 
 static bool is_rank_held(uint32_t rank)
@@ -66,12 +67,14 @@ static void rank_take(uint32_t rank)
 {
     WEFT_ASSERT(rank < RANK_END);
     WEFT_ASSERT(is_above_all_ranks_held(rank));
-    held_ranks |= (uint64_t)1 << rank;
+    if (rank != 0) {
+        held_ranks |= (uint64_t)1 << rank;
+    }
 }
 
 static void rank_drop(uint32_t rank)
 {
-    WEFT_ASSERT(is_rank_held(rank));
+    WEFT_ASSERT(rank == 0 || is_rank_held(rank));
     held_ranks &= ~((uint64_t)1 << rank);
 }
 

@@ -48,7 +48,9 @@ int wf_futex_wake(wf_atomic_u32 *word, int count);
  * All zero bytes with a rank is an open lock.
  *
  * In builds with assertions a thread panics that takes a lock, by wf_lock_try too, of a rank not
- * above all the ranks it holds: so it would for a second lock of the same rank.
+ * above all the ranks it holds: so it would for a second lock of the same rank.  Rank 0, that of a
+ * lock that is all zeros, is the lowest, and may be held several times: whoever does so must have
+ * an order of its own.
  */
 struct wf_lock {
     wf_atomic_u32 word; /* [any: CAS]  0 open, 1 held, 2 held and somebody may sleep */

@@ -151,6 +151,17 @@ const char *weft_wait_name(enum weft_wait wait)
         [WEFT_WAIT_ROOM] = "room",
         [WEFT_WAIT_WORLD] = "world",
         [WEFT_WAIT_TIME] = "time",
+        [WEFT_WAIT_MUTEX] = "mutex",
+        [WEFT_WAIT_RWLOCK] = "rwlock",
+        [WEFT_WAIT_SEMAPHORE] = "semaphore",
+        [WEFT_WAIT_CONDITION] = "condition",
+        [WEFT_WAIT_BARRIER] = "barrier",
+        [WEFT_WAIT_ONCE] = "once",
+        [WEFT_WAIT_NOTIFY] = "notify",
+        [WEFT_WAIT_GROUP] = "group",
+        [WEFT_WAIT_SEND] = "send",
+        [WEFT_WAIT_RECEIVE] = "receive",
+        [WEFT_WAIT_SELECT] = "select",
     };
     return (unsigned)wait < WEFT_WAIT_KINDS ? names[wait] : "unknown";
 }

@@ -525,6 +525,9 @@ void wf_wait_end(struct weft_task *self);
 struct wf_parting {
     /* [closer]  The task will never run again: takes the node out. */
     void (*forget)(struct wf_parting *parting);
+    /* [the report of deadlocks]  The task that has what this one waits for; NULL: nobody known.
+     * The function itself may be NULL. */
+    const struct weft_task *(*awaited)(const struct wf_parting *parting);
 };
 /* [any]  Whether nothing but a task of the same runtime can end such a wait: if all are in one, it
  * is a deadlock. */

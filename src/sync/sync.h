@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync/sync.h - what tasks and threads wait for each other with.
+ *
+ * Promises:      no wake-up is lost and no grant: who was granted something and cannot take it any
+ *                more passes it on.  Waiting allocates nothing.  Who came first is served first,
+ *                but where a file says otherwise.
+ * Must not know: I/O, processes.
+ *
+ *   queue     those who wait in one object, with its lock
+ *   node      one who waits, in the frame of the wait or in a future
+ *   grant     what the node waits for is given to it, by somebody else, under the lock of the queue
+ *   claim     to win a node that stands in several queues at once: only one may grant it something
+ *
+ * Tags:  [locked] the caller holds the lock of the queue;  [waiter] who the node belongs to;
+ *        [any] [task] as in sched.h.
+ *
+ * Who synchronises with whom (the letters are the labels in the code):
+ *
+ *   edge  from                           to                            carries
+ *   Q1    waitq.c grant: store           is_granted: load              what the granter did before
+ */
+#ifndef WF_SYNC_SYNC_H
+#define WF_SYNC_SYNC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/weft.h>
+
+#include "base/base.h"
+#include "os/os.h"
+#include "sched/sched.h"
+
+/* ---- the wait queue ------------------------------------------------------------------------ */
+
+struct wf_wait_node;
+
+/* All zeros is an empty one.  See waitq.c. */
+struct wf_waitq {
+    struct wf_lock lock;
+    struct wf_wait_node *first; /* [locked]  who waits longest */
+    struct wf_wait_node *last;  /* [locked] */
+};
+
+/* Whoever waits in several queues for the first that grants something. */
+struct wf_selection {
+    WF_ATOMIC(int32_t) winner; /* [any: CAS]  the `index` of the node that was claimed; -1: none */
+};
+
+struct wf_wait_node {
+    struct wf_wait_node *next;      /* [locked] */
+    struct wf_wait_node *prev;      /* [locked] */
+    struct wf_waitq *queue;         /* [const]  while it waits */
+    struct wf_waiter waiter;        /* [const]  a task, green or not, or a thread */
+    bool is_queued;                 /* [locked] */
+    int32_t index;                  /* [const]  in the selection */
+    struct wf_selection *selection; /* [const]  NULL: it stands in this queue only */
+    WF_ATOMIC(uint32_t) is_granted; /* [locked: write] [waiter: read] */
+    uint32_t count;                 /* [locked]  of what is waited for; up to the object */
+    void *item;                     /* [const]  where something is handed over; up to the object */
+    int result;                     /* [granter: before the grant]  what the wait gives */
+
+    /* [any, not locked]  Gives what was granted to the next, since the waiter cannot take it.
+     * NULL: there is nothing to give. */
+    void (*pass_on)(struct wf_wait_node *node);
+    struct wf_parting parting;
+};
+
+/* [waiter]  A node of the calling task, or of the calling thread if `self` is NULL. */
+void wf_node_init(struct wf_wait_node *node, struct weft_task *self);
+
+/* [locked]  To the end, or to the beginning for one that was woken and has to wait on. */
+void wf_waitq_push(struct wf_waitq *queue, struct wf_wait_node *node);
+void wf_waitq_push_front(struct wf_waitq *queue, struct wf_wait_node *node);
+
+/* [locked]  Takes the first one out that nobody else has claimed; NULL: nobody waits.  The caller
+ * must grant it something. */
+struct wf_wait_node *wf_waitq_claim(struct wf_waitq *queue);
+/* [locked]  The same for one that the caller has looked at; false: another queue has claimed it,
+ * and it is out of this one. */
+bool wf_waitq_claim_node(struct wf_waitq *queue, struct wf_wait_node *node);
+
+/* [locked]  The claimed node has what it waits for.  It must not be touched any more.  Gives the
+ * task to be woken by wf_task_wake, better without the lock; NULL: none, a thread is woken here. */
+struct weft_task *wf_waitq_grant(struct wf_wait_node *node);
+
+/* [waiter]  Waits until it is granted: 0.  -ECANCELED, -ETIMEDOUT: it was not, and is out of the
+ * queue.  The node was pushed; the queue is not locked.  `object` is what the dump shows. */
+int wf_waitq_wait(struct wf_wait_node *node, enum weft_wait wait, const void *object,
+                  int64_t until_ns);
+
+/* [waiter]  Without waiting: what it waits for was given to it. */
+bool wf_waitq_is_granted(const struct wf_wait_node *node);
+
+/* [waiter]  Leaves the queue.  True: it was granted before, and the caller has what was granted. */
+bool wf_waitq_leave(struct wf_wait_node *node);
+
+/* [waiter]  Leaves for good: what was granted is passed on. */
+void wf_waitq_abandon(struct wf_wait_node *node);
+
+#endif
