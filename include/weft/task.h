@@ -154,8 +154,8 @@ WEFT_API void **weft_local(weft_key key);
 /* ---- looking at tasks ------------------------------------------------------------------------ */
 
 enum weft_state {
-    WEFT_CREATED, /* has not run yet */
-    WEFT_READY,   /* may run, as soon as a worker has time */
+    WEFT_CREATED,  /* has not run yet */
+    WEFT_RUNNABLE, /* may run, as soon as a worker has time */
     WEFT_RUNNING,
     WEFT_BLOCKED, /* waits: see weft_info.wait */
     WEFT_COMPLETED,
@@ -174,6 +174,7 @@ enum weft_wait {
     WEFT_WAIT_ROOM,        /* room for a spawn */
     WEFT_WAIT_WORLD,       /* its turn to stop the world */
     WEFT_WAIT_TIME,        /* a point in time */
+    WEFT_WAIT_WAKER,       /* a poll task: that somebody wakes it */
     WEFT_WAIT_MUTEX,       /* a mutex, `wait_object`; the same holds for what follows */
     WEFT_WAIT_RWLOCK,
     WEFT_WAIT_SEMAPHORE,

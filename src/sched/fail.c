@@ -28,8 +28,8 @@ struct wf_failure {
 void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
 {
     struct weft_task *self = wf_task_self();
-    const bool is_inside_a_task = self != NULL;
-    WEFT_CHECK(is_inside_a_task);
+    const bool is_inside_a_green_thread = self != NULL && self->body != WF_BODY_POLL;
+    WEFT_CHECK(is_inside_a_green_thread);
     WEFT_CHECK(fn != NULL);
     *cleanup = (weft_cleanup){.fn = fn, .arg = arg, .next = self->cleanups};
     self->cleanups = cleanup;
@@ -38,8 +38,8 @@ void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
 void weft_cleanup_pop(weft_cleanup *cleanup, int run)
 {
     struct weft_task *self = wf_task_self();
-    const bool is_inside_a_task = self != NULL;
-    WEFT_CHECK(is_inside_a_task);
+    const bool is_inside_a_green_thread = self != NULL && self->body != WF_BODY_POLL;
+    WEFT_CHECK(is_inside_a_green_thread);
     const bool is_newest_cleanup = self->cleanups == cleanup;
     WEFT_CHECK(is_newest_cleanup);
     self->cleanups = cleanup->next;
@@ -78,9 +78,9 @@ message_keep(struct weft_task *self, const char *format, va_list arguments)
 void weft_fail(int error, const char *format, ...)
 {
     struct weft_task *self = wf_task_self();
-    const bool is_inside_a_task = self != NULL;
+    const bool is_inside_a_green_thread = self != NULL && self->body != WF_BODY_POLL;
     const bool is_negative_errno = error < 0;
-    WEFT_CHECK(is_inside_a_task);
+    WEFT_CHECK(is_inside_a_green_thread);
     WEFT_CHECK(is_negative_errno);
     if (format != NULL) {
         va_list arguments;

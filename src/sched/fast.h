@@ -126,9 +126,8 @@ static inline __attribute__((always_inline)) void wf_leave(struct wf_worker *wor
 {
     struct wf_fiber *to = &worker->loop;
     if (next != NULL) {
-        /* One with control words of its own begins with those of the loop. */
-        bool is_begun =
-            next->fiber != NULL || (!next->keeps_fp_control && wf_task_begin(worker, next) == 0);
+        bool is_begun = next->fiber != NULL ||
+                        (next->body == WF_BODY_GREEN && wf_task_begin(worker, next) == 0);
         if (is_begun) {
             wf_enter(worker, next);
             to = next->fiber;

@@ -50,7 +50,7 @@ static enum weft_state state_of(const weft_runtime *runtime, const struct weft_t
         if (is_running(runtime, task)) {
             return WEFT_RUNNING;
         }
-        return wf_load_relaxed(&task->runs) == 0 ? WEFT_CREATED : WEFT_READY;
+        return wf_load_relaxed(&task->runs) == 0 ? WEFT_CREATED : WEFT_RUNNABLE;
     }
 }
 
@@ -151,6 +151,7 @@ const char *weft_wait_name(enum weft_wait wait)
         [WEFT_WAIT_ROOM] = "room",
         [WEFT_WAIT_WORLD] = "world",
         [WEFT_WAIT_TIME] = "time",
+        [WEFT_WAIT_WAKER] = "waker",
         [WEFT_WAIT_MUTEX] = "mutex",
         [WEFT_WAIT_RWLOCK] = "rwlock",
         [WEFT_WAIT_SEMAPHORE] = "semaphore",

@@ -17,16 +17,8 @@
 #include "sched/fast.h"
 #include "sched/sched.h"
 
-struct wf_joiner {
-    struct wf_joiner *next;   /* [lock] */
-    struct wf_waiter *waiter; /* [const] */
-    struct race *race;        /* [const]  NULL: waits for one task */
-    int index;                /* [const]  in the race */
-    bool is_listed;           /* [lock] */
-};
-
 /* Whoever waits for the first of several. */
-struct race {
+struct wf_race {
     WF_ATOMIC(int32_t) winner; /* [any: CAS]  -1: none yet */
     weft_task **tasks;         /* [const]  whose lists it stands in */
     size_t count;              /* [const] */
@@ -43,8 +35,7 @@ static struct wf_lock *lock_of(const struct weft_task *task)
 
 /* ---- the list ------------------------------------------------------------------------------ */
 
-/* [any, holding a handle]  False: the task has ended. */
-static bool list_enter(struct weft_task *task, struct wf_joiner *joiner)
+bool wf_joiner_enter(struct weft_task *task, struct wf_joiner *joiner)
 {
     struct wf_lock *lock = lock_of(task);
     wf_lock_acquire(lock);
@@ -58,8 +49,7 @@ static bool list_enter(struct weft_task *task, struct wf_joiner *joiner)
     return is_listed;
 }
 
-/* [the joiner]  After this nobody knows its node. */
-static void list_leave(struct weft_task *task, struct wf_joiner *joiner)
+void wf_joiner_leave(struct weft_task *task, struct wf_joiner *joiner)
 {
     struct wf_lock *lock = lock_of(task);
     wf_lock_acquire(lock);
@@ -114,7 +104,7 @@ void wf_join_forget(struct weft_task *task)
     if (wait == WEFT_WAIT_OUTER_TASK) {
         list_forget((struct weft_task *)object, task);
     } else if (wait == WEFT_WAIT_OUTER_TASKS) {
-        const struct race *race = (const struct race *)object;
+        const struct wf_race *race = (const struct wf_race *)object;
         for (size_t i = 0; i < race->count; i++) {
             list_forget(race->tasks[i], task);
         }
@@ -149,7 +139,7 @@ static int wait_listed(struct weft_task *self, struct weft_task *task)
     struct wf_waiter waiter;
     wf_waiter_init(&waiter, self);
     struct wf_joiner joiner = {.waiter = &waiter};
-    if (!list_enter(task, &joiner)) {
+    if (!wf_joiner_enter(task, &joiner)) {
         WF_REACHED("join.ended_before_it_was_listed");
         return 0;
     }
@@ -169,7 +159,7 @@ static int wait_listed(struct weft_task *self, struct weft_task *task)
     if (self != NULL) {
         wf_wait_end(self);
     }
-    list_leave(task, &joiner);
+    wf_joiner_leave(task, &joiner);
     return rc;
 }
 
@@ -177,7 +167,7 @@ int wf_join_main(weft_runtime *runtime, struct weft_task *task)
 {
     struct wf_joiner joiner = {.waiter = &runtime->main_waiter};
     int rc = 0;
-    if (!list_enter(task, &joiner)) {
+    if (!wf_joiner_enter(task, &joiner)) {
         return 0;
     }
     bool is_complete = false;
@@ -188,7 +178,7 @@ int wf_join_main(weft_runtime *runtime, struct weft_task *task)
         bool is_stuck = wf_load_relaxed(&runtime->is_deadlocked) != 0;
         rc = !is_complete && is_stuck ? -EDEADLK : 0;
     }
-    list_leave(task, &joiner);
+    wf_joiner_leave(task, &joiner);
     (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_OBSERVED); /* relaxed: unref orders it */
     return rc;
 }
@@ -225,8 +215,7 @@ static inline __attribute__((always_inline)) int wait_for_end(struct weft_task *
     return is_alone ? wait_alone(self, task) : wait_listed(self, task);
 }
 
-/* [any]  The task has ended: its result, which counts as seen. */
-static intptr_t observe(struct weft_task *task)
+intptr_t wf_join_observe(struct weft_task *task)
 {
     intptr_t result = wf_plain_load(&task->result);
     if (result < 0) {
@@ -245,7 +234,7 @@ intptr_t weft_await(weft_task *task)
     if (rc == -EDEADLK) {
         return rc;
     }
-    intptr_t result = rc == 0 ? observe(task) : rc;
+    intptr_t result = rc == 0 ? wf_join_observe(task) : rc;
     wf_task_unref(task);
     return result;
 }
@@ -257,7 +246,7 @@ int weft_join(weft_task *task, intptr_t *result)
     }
     int rc = wait_for_end(task, false);
     if (rc == 0) {
-        intptr_t value = observe(task);
+        intptr_t value = wf_join_observe(task);
         if (result != NULL) {
             *result = value;
         }
@@ -273,7 +262,7 @@ int weft_try_join(weft_task *task, intptr_t *result)
     if (!wf_state_is_complete(&task->state)) {
         return -EAGAIN;
     }
-    intptr_t value = observe(task);
+    intptr_t value = wf_join_observe(task);
     if (result != NULL) {
         *result = value;
     }
@@ -332,7 +321,7 @@ int weft_await_all(weft_task **tasks, size_t count, intptr_t *results)
             drop_all(tasks + i, count - i);
             return rc;
         }
-        intptr_t result = tasks[i] != NULL ? observe(tasks[i]) : -ENOMEM;
+        intptr_t result = tasks[i] != NULL ? wf_join_observe(tasks[i]) : -ENOMEM;
         weft_drop(tasks[i]);
         if (results != NULL) {
             results[i] = result;
@@ -345,7 +334,7 @@ int weft_await_all(weft_task **tasks, size_t count, intptr_t *results)
 }
 
 /* [any]  Waits for the winner; its index, or why the caller may not wait. */
-static int race_wait(struct weft_task *self, struct race *race, struct wf_waiter *waiter,
+static int race_wait(struct weft_task *self, struct wf_race *race, struct wf_waiter *waiter,
                      enum weft_wait wait)
 {
     int rc = 0;
@@ -375,7 +364,7 @@ static int race_run(weft_task **tasks, size_t count, struct wf_joiner *joiners)
 {
     struct weft_task *self = wf_task_self();
     struct wf_waiter waiter;
-    struct race race = {.tasks = tasks, .count = count};
+    struct wf_race race = {.tasks = tasks, .count = count};
     wf_waiter_init(&waiter, self);
     wf_atomic_init(&race.winner, -1);
     enum weft_wait wait = WEFT_WAIT_TASKS;
@@ -386,7 +375,7 @@ static int race_run(weft_task **tasks, size_t count, struct wf_joiner *joiners)
         if (self != NULL && tasks[listed]->pool != self->pool) {
             wait = WEFT_WAIT_OUTER_TASKS;
         }
-        if (!list_enter(tasks[listed], &joiners[listed])) {
+        if (!wf_joiner_enter(tasks[listed], &joiners[listed])) {
             int32_t nobody = -1;
             WF_REACHED("join.race_was_over");
             (void)wf_cas_relaxed(&race.winner, &nobody, (int32_t)listed); /* relaxed: as above */
@@ -395,7 +384,7 @@ static int race_run(weft_task **tasks, size_t count, struct wf_joiner *joiners)
     }
     int rc = race_wait(self, &race, &waiter, wait);
     for (size_t i = 0; i < listed; i++) {
-        list_leave(tasks[i], &joiners[i]);
+        wf_joiner_leave(tasks[i], &joiners[i]);
     }
     return rc;
 }
@@ -425,7 +414,7 @@ int weft_race(weft_task **tasks, size_t count, intptr_t *result)
         drop_all(tasks, count);
         return rc;
     }
-    intptr_t value = observe(tasks[rc]);
+    intptr_t value = wf_join_observe(tasks[rc]);
     for (size_t i = 0; i < count; i++) {
         if (i != (size_t)rc) {
             (void)weft_cancel(tasks[i]);

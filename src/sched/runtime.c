@@ -313,9 +313,9 @@ static void place_nowhere(weft_runtime *runtime, struct wf_worker *worker, struc
 /* What others still know of a task that waits, and whose stack goes. */
 static void forget(struct weft_task *task)
 {
-    wf_alarm_clear(&task->alarm);
-    if (task->parting != NULL) {
-        task->parting->forget(task->parting);
+    wf_partings_forget(task);
+    if (task->body != WF_BODY_POLL) {
+        wf_alarm_clear(&task->alarm);
     }
     switch (wf_load_relaxed(&task->wait)) { /* relaxed: nobody runs it */
     case WEFT_WAIT_OUTER_TASK:

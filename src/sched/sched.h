@@ -275,7 +275,7 @@ struct weft_task {
     WF_ATOMIC(uint8_t) priority; /* [spawner: write] [any: read]  enum weft_priority */
     bool is_plain;               /* [the task]  has none of what task_free would reset */
     bool is_special;             /* [the task]  pinned, or of another priority */
-    bool keeps_fp_control;       /* [const] */
+    uint8_t body;                /* [const]  enum wf_body */
     WF_ATOMIC(uint64_t) runs;    /* [owner: write] [any: read] */
     WF_ATOMIC(int64_t) deadline; /* [the task: write] [any: read] */
 
@@ -296,14 +296,27 @@ struct weft_task {
     WF_ATOMIC(uint64_t) wait_task_id; /* [the task: write] [any: read]  if it is one task */
     WF_ATOMIC(int64_t) created;       /* [spawner: write] [any: read] */
 
-    struct wf_alarm alarm;        /* [the task]  ends its wait */
-    struct wf_parting *parting;   /* [the task]  who else knows of its wait; NULL: nobody */
+    struct wf_parting *partings;  /* [the task]  who else knows of its waits; NULL: nobody */
     struct wf_joiner *joiners;    /* [lock of join.c]  those who wait, by wf_state_share */
     struct wf_scope *scope;       /* [const]  it belongs to; NULL: none */
-    struct wf_list scope_link;    /* [lock of the scope] */
     struct wf_scope *open_scopes; /* [the task]  innermost first */
-    weft_cleanup *cleanups;       /* [the task]  newest first */
     WF_ATOMIC(struct wf_task_extra *) extra; /* [spawner, the task: write] [any: read]  or NULL */
+
+    union {
+        struct {                       /* of a green thread */
+            struct wf_alarm alarm;     /* [the task]  ends its wait */
+            struct wf_list scope_link; /* [lock of the scope] */
+            weft_cleanup *cleanups;    /* [the task]  newest first */
+        };
+        unsigned char state_bytes[WEFT_POLL_STATE_INLINE]; /* [the task]  of a poll task */
+    };
+};
+
+/* What a task is.  All but plain green threads are begun by the loop only. */
+enum wf_body {
+    WF_BODY_GREEN,    /* a function on a stack of its own */
+    WF_BODY_GREEN_FP, /* with control words of floating point of its own */
+    WF_BODY_POLL,     /* a function that is called again and again, on the worker's own stack */
 };
 
 #ifndef WF_MODEL
@@ -520,21 +533,15 @@ void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void
                          int64_t until_ns);
 void wf_wait_end(struct weft_task *self);
 
-/* What a wait of a layer above leaves in the hands of others: a node in the list of something that
- * may outlive the task.  In the frame of the wait; whoever waits sets `parting` of the task. */
-struct wf_parting {
-    /* [closer]  The task will never run again: takes the node out. */
-    void (*forget)(struct wf_parting *parting);
-    /* [the report of deadlocks]  The task that has what this one waits for; NULL: nobody known.
-     * The function itself may be NULL. */
-    const struct weft_task *(*awaited)(const struct wf_parting *parting);
-};
 /* [any]  Whether nothing but a task of the same runtime can end such a wait: if all are in one, it
  * is a deadlock. */
 bool wf_wait_is_for_task(uint32_t wait);
 
 /* [the task]  0, -ECANCELED or -ETIMEDOUT: whether it may go on waiting. */
 int wf_task_interrupted(struct weft_task *self);
+
+/* [the task]  When a wait until then has to end: its deadline may come first. */
+int64_t wf_wait_end_of(struct weft_task *self, int64_t until_ns);
 
 /* Somebody who waits: a task, or a foreign thread on its own stack. */
 struct wf_waiter {
@@ -557,6 +564,8 @@ struct wf_spawn {
     const void *site;
     struct wf_scope *scope; /* NULL: none */
     bool has_handle;
+    bool is_poll;      /* `fn` is a weft_poll_fn, `arg` its state */
+    size_t state_size; /* of it */
 };
 
 /* [any, holding the task] */
@@ -574,6 +583,8 @@ void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task,
 
 /* task.c  [any]  Makes a task and places it. */
 int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct weft_task **out);
+/* task.c  [any]  The same for whoever wants a handle perhaps. */
+int wf_task_spawn_out(weft_runtime *runtime, struct weft_task **out, const struct wf_spawn *spawn);
 /* task.c  [the task]  Everything that is due at the end; the task must not be touched after.  Gives
  * the worker on which it ended. */
 struct wf_worker *wf_task_finish(struct weft_task *task, intptr_t result);
@@ -598,6 +609,22 @@ void wf_join_main_break(weft_runtime *runtime);
 extern struct wf_lock wf_join_locks[WF_JOIN_LOCKS];
 /* join.c  [owner]  Wakes those who wait by way of wf_state_share. */
 void wf_joiners_wake(struct weft_task *task);
+
+struct wf_race;
+/* Somebody who waits for the end of a task, in the list of it. */
+struct wf_joiner {
+    struct wf_joiner *next;   /* [lock of join.c] */
+    struct wf_waiter *waiter; /* [const] */
+    struct wf_race *race;     /* [const]  NULL: waits for one task */
+    int index;                /* [const]  in the race */
+    bool is_listed;           /* [lock of join.c] */
+};
+/* join.c  [any, holding a handle]  It is woken at the end.  False: the task has ended. */
+bool wf_joiner_enter(struct weft_task *task, struct wf_joiner *joiner);
+/* join.c  [the joiner]  After this nobody knows its node. */
+void wf_joiner_leave(struct weft_task *task, struct wf_joiner *joiner);
+/* join.c  [any]  The task has ended: its result, which counts as seen. */
+intptr_t wf_join_observe(struct weft_task *task);
 
 /* local.c  [the task]  Destroys its task-local values. */
 void wf_locals_done(struct weft_task *task);
@@ -760,5 +787,7 @@ void wf_world_forget(struct weft_task *task);
 
 /* report.c  [signal]  Says which task ran into the guard of its stack. */
 void wf_overflow_print(const struct wf_overflow *overflow);
+
+#include "sched/poll.h"
 
 #endif

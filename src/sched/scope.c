@@ -44,7 +44,7 @@ int weft_scope_open(weft_scope *out, const weft_scope_options *options)
         (options != NULL && options->size != 0 && options->size != sizeof(*options))) {
         return -EINVAL;
     }
-    if (self == NULL) {
+    if (self == NULL || self->body == WF_BODY_POLL) {
         return -EPERM;
     }
     struct wf_scope *scope = scope_of(out);

@@ -48,6 +48,10 @@ static int options_check(const struct wf_spawn *spawn)
     if ((unsigned)options->priority > WEFT_PRIORITY_LOW) {
         return -EINVAL;
     }
+    if (spawn->is_poll &&
+        (options->arg_copy > 0 || options->stack_size != 0 || options->keeps_fp_control)) {
+        return -EINVAL;
+    }
     return options->arg_copy > 0 && spawn->arg == NULL ? -EINVAL : 0;
 }
 
@@ -95,7 +99,7 @@ static int dress(struct weft_task *task, const struct wf_spawn *spawn)
     const weft_task_options *options = spawn->options != NULL ? spawn->options : &defaults;
     task->is_plain = false;
     task->is_special = options->is_pinned || options->priority != WEFT_PRIORITY_NORMAL;
-    task->keeps_fp_control = options->keeps_fp_control;
+    task->body = options->keeps_fp_control ? WF_BODY_GREEN_FP : WF_BODY_GREEN;
     task->scope = spawn->scope;
     /* All relaxed: the id publishes them to those who look. */
     wf_store_relaxed(&task->pins, options->is_pinned ? 1 : 0);
@@ -116,7 +120,7 @@ void wf_task_reset(struct weft_task *task)
     }
     task->is_plain = true;
     task->is_special = false;
-    task->keeps_fp_control = false;
+    task->body = WF_BODY_GREEN;
     task->scope = NULL;
     wf_store_relaxed(&task->pins, 0); /* all relaxed: as above */
     wf_store_relaxed(&task->priority, WEFT_PRIORITY_NORMAL);
@@ -129,7 +133,7 @@ static void fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf
 {
     struct weft_task *parent = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
     WEFT_ASSERT(task->fiber == NULL);
-    WEFT_ASSERT(task->cleanups == NULL);
+    WEFT_ASSERT(task->body == WF_BODY_POLL || task->cleanups == NULL);
     WEFT_ASSERT(task->joiners == NULL);
     task->budget = WF_TASK_BUDGET;
     /* All relaxed: the id below publishes them to those who look. */
@@ -155,6 +159,14 @@ static int make(struct wf_task_pool *pool, struct wf_worker *worker, const struc
     task->arg = spawn->arg;
     if (spawn->options != NULL || spawn->scope != NULL) {
         int rc = dress(task, spawn);
+        if (rc != 0) {
+            wf_task_reset(task);
+            wf_task_put(pool, cache, task);
+            return rc;
+        }
+    }
+    if (spawn->is_poll) {
+        int rc = wf_poll_init(task, spawn);
         if (rc != 0) {
             wf_task_reset(task);
             wf_task_put(pool, cache, task);
@@ -290,7 +302,7 @@ weft_task *weft_go(weft_fn fn, void *arg)
     return wf_task_spawn(worker->runtime, &spawn, &task) == 0 ? task : NULL;
 }
 
-static int spawn_with(weft_runtime *runtime, weft_task **out, const struct wf_spawn *spawn)
+int wf_task_spawn_out(weft_runtime *runtime, weft_task **out, const struct wf_spawn *spawn)
 {
     struct weft_task *task;
     int rc = wf_task_spawn(runtime, spawn, &task);
@@ -310,7 +322,7 @@ int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_options *
         .site = __builtin_return_address(0),
         .has_handle = out != NULL && (options == NULL || !options->is_detached),
     };
-    return worker != NULL ? spawn_with(worker->runtime, out, &spawn) : -EPERM;
+    return worker != NULL ? wf_task_spawn_out(worker->runtime, out, &spawn) : -EPERM;
 }
 
 int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void *arg,
@@ -323,7 +335,7 @@ int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void 
         .site = __builtin_return_address(0),
         .has_handle = out != NULL && (options == NULL || !options->is_detached),
     };
-    return runtime != NULL ? spawn_with(runtime, out, &spawn) : -EINVAL;
+    return runtime != NULL ? wf_task_spawn_out(runtime, out, &spawn) : -EINVAL;
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
@@ -404,6 +416,9 @@ static void undress(struct weft_task *task, intptr_t result)
     }
     if (task->scope != NULL) {
         wf_scope_leave(task, result);
+    }
+    if (task->body == WF_BODY_POLL) {
+        wf_poll_done(task);
     }
 }
 

@@ -18,8 +18,7 @@ bool wf_wait_is_for_task(uint32_t wait)
     return wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_TASKS || wait == WEFT_WAIT_SCOPE;
 }
 
-/* [the task]  When its wait has to end, at the latest. */
-static int64_t end_of_wait(struct weft_task *self, int64_t until_ns)
+int64_t wf_wait_end_of(struct weft_task *self, int64_t until_ns)
 {
     int64_t deadline = wf_load_relaxed(&self->deadline); /* relaxed: our own */
     if (deadline >= until_ns) {
@@ -34,6 +33,8 @@ void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void
                          int64_t until_ns)
 {
     struct wf_worker *worker = wf_worker_self();
+    const bool may_wait = self->body != WF_BODY_POLL;
+    WEFT_CHECK(may_wait); /* a poll task gives WEFT_PENDING instead */
     wf_trace(worker->trace, WF_TRACE_WAIT, wf_task_id(self), (uint64_t)wait);
     /* All relaxed: a record for those who look. */
     wf_store_relaxed(&self->wait_object, (uintptr_t)object);
@@ -44,7 +45,7 @@ void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void
     if (wf_wait_is_for_task(wait)) {
         wf_counter_add(&worker->counters.waits_for_task, 1);
     }
-    until_ns = end_of_wait(self, until_ns);
+    until_ns = wf_wait_end_of(self, until_ns);
     if (until_ns != WEFT_NEVER) {
         wf_alarm_set(&self->alarm, self, until_ns);
     }
@@ -76,6 +77,15 @@ int wf_task_interrupted(struct weft_task *self)
     struct wf_state_view view;
     wf_state_read(&self->state, &view);
     return view.shields == 0 ? -ETIMEDOUT : 0;
+}
+
+void wf_partings_forget(struct weft_task *task)
+{
+    struct wf_parting *parting;
+    while ((parting = task->partings) != NULL) {
+        wf_parting_remove(task, parting); /* first: its memory may go with it */
+        parting->forget(parting);
+    }
 }
 
 /* ---- waiters ------------------------------------------------------------------------------- */

@@ -92,7 +92,7 @@ static struct weft_task *next_on(struct wf_worker *worker, struct wf_stack *stac
         *to = next->fiber;
         return NULL;
     }
-    if (wf_load_relaxed(&next->stack_size) != 0 || next->keeps_fp_control) {
+    if (wf_load_relaxed(&next->stack_size) != 0 || next->body != WF_BODY_GREEN) {
         WF_REACHED("worker.stack_does_not_fit");
         worker->handed = next;
         wf_store_relaxed(&worker->current, NULL);
@@ -125,8 +125,8 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
     struct wf_worker *worker = wf_worker_self();
     struct weft_task *task = wf_load_relaxed(&worker->current); /* relaxed: our own */
     /* A canary is only looked at when the stack goes back, so there it does after each task. */
-    const bool is_default = wf_load_relaxed(&task->stack_size) == 0 && !task->keeps_fp_control &&
-                            stack->guard != WF_GUARD_CANARY;
+    const bool is_default = wf_load_relaxed(&task->stack_size) == 0 &&
+                            task->body == WF_BODY_GREEN && stack->guard != WF_GUARD_CANARY;
     struct wf_fiber *to = &worker->loop;
     wf_arrive(worker, message);
     do {
@@ -136,6 +136,8 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
         const bool has_popped_its_cleanups = task->cleanups == NULL;
         WEFT_CHECK(has_closed_its_scopes);
         WEFT_CHECK(has_popped_its_cleanups);
+        const bool has_dropped_its_futures = task->partings == NULL;
+        WEFT_CHECK(has_dropped_its_futures);
         worker = wf_task_finish(task, result);
         task = NULL;
         if (is_default) {
@@ -163,7 +165,7 @@ _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result)
 int wf_task_begin(struct wf_worker *worker, struct weft_task *task)
 {
     struct wf_stack *stack = wf_load_relaxed(&worker->spare); /* relaxed: our own */
-    if (stack != NULL && wf_load_relaxed(&task->stack_size) == 0 && !task->keeps_fp_control) {
+    if (stack != NULL && wf_load_relaxed(&task->stack_size) == 0 && task->body == WF_BODY_GREEN) {
         wf_store_relaxed(&worker->spare, NULL); /* relaxed: others only look */
         wf_store_relaxed(&stack->user, task);   /* relaxed: read by a fault of this thread */
         task->fiber = &stack->fiber;
@@ -177,7 +179,7 @@ int wf_task_begin(struct wf_worker *worker, struct weft_task *task)
     }
     wf_store_relaxed(&stack->user, task); /* relaxed: read by a fault of this thread */
     wf_fiber_init(&stack->fiber, stack, strand_main, stack);
-    if (task->keeps_fp_control) {
+    if (task->body == WF_BODY_GREEN_FP) {
         wf_fiber_keep_fp_control(&stack->fiber);
     }
     task->fiber = &stack->fiber;
@@ -186,12 +188,28 @@ int wf_task_begin(struct wf_worker *worker, struct weft_task *task)
 
 /* ---- the loop ------------------------------------------------------------------------------ */
 
+/* [loop]  Calls a poll task once. */
+static void call(struct wf_worker *worker, struct weft_task *task)
+{
+    intptr_t result = 0;
+    wf_enter(worker, task);
+    if (wf_poll_call(worker, task, &result)) {
+        (void)wf_task_finish(task, result);
+        wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+    } else {
+        wf_store_relaxed(&worker->current, NULL);
+        park(worker, task);
+    }
+}
+
 /* [loop]  Runs the task until the thread comes back; others may have run in between.  One that gets
  * no stack ends here: that is a round too, or nobody would report it. */
 static void run(struct wf_worker *worker, struct weft_task *task)
 {
     wf_store_release(&worker->rounds, worker->round + 1); /* (Y1) */
-    if (task->fiber == NULL && wf_task_begin(worker, task) != 0) {
+    if (task->body == WF_BODY_POLL) {
+        call(worker, task);
+    } else if (task->fiber == NULL && wf_task_begin(worker, task) != 0) {
         WF_REACHED("worker.no_stack");
         wf_task_abandon(task, -ENOMEM);
     } else {
@@ -284,10 +302,13 @@ void wf_task_suspend(struct weft_task *self)
 static inline __attribute__((always_inline)) void yield(struct wf_worker *worker,
                                                         struct weft_task *self)
 {
+    struct weft_task *next = NULL;
+    if (self->fiber == NULL) {
+        return; /* a poll task: it yields by returning */
+    }
     wf_counter_add(&worker->counters.yielded, 1);
     wf_trace(worker->trace, WF_TRACE_YIELD, wf_task_id(self), 0);
     self->budget = WF_TASK_BUDGET;
-    struct weft_task *next = NULL;
     if (!self->is_special) {
         next = wf_pick(worker);
         if (next == NULL && worker->is_fast && !wf_steal_is_due(worker)) {
@@ -396,7 +417,7 @@ void wf_task_place(struct weft_task *task)
 
 void wf_task_spend(struct weft_task *self)
 {
-    if (--self->budget == 0) {
+    if (self->budget > 0 && --self->budget == 0) {
         wf_task_yield(self);
     }
 }

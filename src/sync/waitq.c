@@ -170,7 +170,7 @@ static int wait_in_task(struct weft_task *self, struct wf_wait_node *node, enum 
                         const void *object, int64_t until_ns)
 {
     int rc = 0;
-    self->parting = &node->parting;
+    wf_parting_add(self, &node->parting);
     wf_wait_begin_until(self, wait, object, until_ns);
     while (!wf_waitq_is_granted(node)) { /* ends with the grant, or when it may not wait on */
         wf_task_suspend(self);
@@ -187,7 +187,7 @@ static int wait_in_task(struct weft_task *self, struct wf_wait_node *node, enum 
         }
     }
     wf_wait_end(self);
-    self->parting = NULL;
+    wf_parting_remove(self, &node->parting);
     return rc;
 }
 

@@ -152,12 +152,13 @@ FAULTS = [
      ("    wf_lock_acquire(lock);\n    const bool is_listed = wf_state_share(&task->state);",
       "    const bool is_listed = wf_state_share(&task->state);\n    wf_lock_acquire(lock);")),
     ("join: who has seen the end goes without the lock", "model_join", "src/sched/join.c",
-     ("        wf_wait_end(self);\n    }\n    list_leave(task, &joiner);\n    return rc;",
-      "        wf_wait_end(self);\n    }\n    if (rc != 0) {\n        list_leave(task, &joiner);\n"
-      "    }\n    return rc;")),
+     ("        wf_wait_end(self);\n    }\n    wf_joiner_leave(task, &joiner);\n    return rc;",
+      "        wf_wait_end(self);\n    }\n    if (rc != 0) {\n"
+      "        wf_joiner_leave(task, &joiner);\n    }\n    return rc;")),
     ("join: a race leaves only the list of the winner", "model_join", "src/sched/join.c",
-     ("        list_leave(tasks[i], &joiners[i]);",
-      "        if ((int)i == rc) {\n            list_leave(tasks[i], &joiners[i]);\n        }")),
+     ("        wf_joiner_leave(tasks[i], &joiners[i]);",
+      "        if ((int)i == rc) {\n"
+      "            wf_joiner_leave(tasks[i], &joiners[i]);\n        }")),
     ("join: main is told of the deadlock first", "model_join", "src/sched/join.c",
      ("        rc = !is_complete && is_stuck ? -EDEADLK : 0;",
       "        rc = is_stuck ? -EDEADLK : 0;")),

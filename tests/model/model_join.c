@@ -194,6 +194,19 @@ void wf_locals_done(struct weft_task *task)
     model_fail("a task with local values");
 }
 
+int wf_poll_init(struct weft_task *task, const struct wf_spawn *spawn)
+{
+    (void)task;
+    (void)spawn;
+    model_fail("a poll task");
+}
+
+void wf_poll_done(struct weft_task *task)
+{
+    (void)task;
+    model_fail("a poll task");
+}
+
 void wf_scope_leave(struct weft_task *task, intptr_t result)
 {
     (void)task;

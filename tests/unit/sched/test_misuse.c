@@ -150,7 +150,7 @@ static void fail_outside(void)
 static void a_failure_is_an_error_of_a_task(void)
 {
     check_aborts(run_fail_without_an_error, "is_negative_errno");
-    check_aborts(fail_outside, "is_inside_a_task");
+    check_aborts(fail_outside, "is_inside_a_green_thread");
 }
 
 /* ---- telling ------------------------------------------------------------------------------- */
@@ -199,9 +199,94 @@ static void messages_come_out_of_scopes_and_runs(void)
     CHECK(strcmp(message, "") == 0);
 }
 
+/* ---- poll tasks ------------------------------------------------------------------------------ */
+
+static weft_poll wait_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
+{
+    (void)cx;
+    (void)arg;
+    *result = weft_sleep(WEFT_SECOND);
+    return WEFT_READY;
+}
+
+static weft_poll fail_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
+{
+    (void)cx;
+    (void)arg;
+    (void)result;
+    weft_fail(-EIO, NULL);
+}
+
+static weft_poll clean_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
+{
+    (void)cx;
+    (void)arg;
+    (void)result;
+    weft_cleanup cleanup;
+    weft_cleanup_push(&cleanup, free, NULL);
+    return WEFT_READY;
+}
+
+static intptr_t poll_once(void *arg)
+{
+    weft_task *task = NULL;
+    CHECK_EQ(weft_spawn_poll(&task, *(weft_poll_fn *)arg, NULL, 0, NULL), 0);
+    return weft_await(task);
+}
+
+static void run_poll(weft_poll_fn fn)
+{
+    (void)weft_run(poll_once, &fn, &one);
+}
+
+static void run_wait_in_a_poll(void)
+{
+    run_poll(wait_in_a_poll);
+}
+
+static void run_fail_in_a_poll(void)
+{
+    run_poll(fail_in_a_poll);
+}
+
+static void run_clean_in_a_poll(void)
+{
+    run_poll(clean_in_a_poll);
+}
+
+static intptr_t leave_a_future(void *arg)
+{
+    (void)arg;
+    static weft_sleep_future nap;
+    intptr_t result;
+    weft_branch branches[2] = {{.future = &nap.future}};
+    weft_sleep_future now;
+    weft_sleep_future_init(&nap, weft_in(WEFT_SECOND));
+    weft_sleep_future_init(&now, 0);
+    branches[1].future = &now.future;
+    weft_join_future select;
+    weft_join_future_init(&select, WEFT_JOIN_SELECT, branches, 2);
+    result = weft_await_future(&select.future);
+    return result; /* and the other one still waits */
+}
+
+static void run_leave_a_future(void)
+{
+    (void)weft_run(leave_a_future, NULL, &one);
+}
+
+static void what_a_poll_task_cannot_do_is_said(void)
+{
+    check_aborts(run_wait_in_a_poll, "may_wait");
+    check_aborts(run_fail_in_a_poll, "is_inside_a_green_thread");
+    check_aborts(run_clean_in_a_poll, "is_inside_a_green_thread");
+    check_aborts(run_leave_a_future, "has_dropped_its_futures");
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_handle_is_given_back_once),           TAP_TEST(nothing_of_a_frame_outlives_it),
     TAP_TEST(who_stopped_the_world_has_to_start_it), TAP_TEST(a_failure_is_an_error_of_a_task),
     TAP_TEST(a_bad_environment_is_named_on_stderr),  TAP_TEST(messages_come_out_of_scopes_and_runs),
+    TAP_TEST(what_a_poll_task_cannot_do_is_said),
 };
 TAP_MAIN(tests)

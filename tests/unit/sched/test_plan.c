@@ -72,7 +72,7 @@ static intptr_t pass_through_states(void *arg)
     while (info_of(task).runs == 0) {
         (void)weft_yield();
     }
-    CHECK_EQ(state_of(task), WEFT_READY); /* one worker: we run */
+    CHECK_EQ(state_of(task), WEFT_RUNNABLE); /* one worker: we run */
     raise_by_one(&open);
     CHECK_EQ(weft_join(task, NULL), 0);
     CHECK_EQ(state_of(task), WEFT_COMPLETED);

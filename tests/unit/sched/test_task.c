@@ -326,7 +326,7 @@ static const enum weft_style styles[6] = {
 
 static const struct words words[] = {
     {WEFT_CREATED, false, {"created", "Ready", "Ready", "Created", "Ready", "SCHEDULED"}},
-    {WEFT_READY, true, {"ready", "Ready", "Resumed", "Resumed", "Ready", "SCHEDULED"}},
+    {WEFT_RUNNABLE, true, {"ready", "Ready", "Resumed", "Resumed", "Ready", "SCHEDULED"}},
     {WEFT_RUNNING, true, {"running", "Running", "Running", "Running", "Running", "RUNNING"}},
     {WEFT_BLOCKED, true, {"blocked", "Blocked", "Suspended", "Suspended", "Blocked", "IDLE"}},
     {WEFT_COMPLETED,
@@ -374,7 +374,7 @@ static enum weft_state follow(struct life *life, bool is_cancelled)
     CHECK_EQ(info_of(task).runs, 0);
     CHECK_EQ(info_of(task).stack_size, 0); /* comes with the first run */
     wait_for(&life->started, 1);
-    check_state(task, WEFT_READY);
+    check_state(task, WEFT_RUNNABLE);
     CHECK(info_of(task).stack_size > 0);
     raise_by_one(&life->may_block);
     wait_for_state(task, WEFT_BLOCKED);

@@ -107,11 +107,10 @@ static intptr_t sleep_by_number(void *arg)
     return rc;
 }
 
-/* In turns: it never has more than so many handles. */
 static intptr_t sleep_in_crowds(void *arg)
 {
     (void)arg;
-    enum { COUNT = 2000 };
+    enum { COUNT = 500 };
     static weft_task *tasks[COUNT];
     for (uintptr_t i = 0; i < COUNT; i++) {
         tasks[i] = go(sleep_by_number, (void *)i); /* NOLINT: a number */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sched/poll.h - poll tasks and futures, and what any wait leaves in the hands of others: a part of
+ * sched.h, which includes it.
+ */
+#ifndef WF_SCHED_POLL_H
+#define WF_SCHED_POLL_H
+
+#include "sched/sched.h"
+
+/* ---- partings ------------------------------------------------------------------------------ */
+
+/* What a wait of a layer above leaves in the hands of others: a node in the list of something that
+ * may outlive the task.  In the frame of the wait, or in a future. */
+struct wf_parting {
+    struct wf_parting *next; /* [the task] */
+    struct wf_parting *prev; /* [the task] */
+
+    /* [closer]  The task will never run again: takes the node out. */
+    void (*forget)(struct wf_parting *parting);
+    /* [the report of deadlocks]  The task that has what this one waits for; NULL: nobody known.
+     * The function itself may be NULL. */
+    const struct weft_task *(*awaited)(const struct wf_parting *parting);
+};
+
+static inline void wf_parting_add(struct weft_task *self, struct wf_parting *parting)
+{
+    parting->prev = NULL;
+    parting->next = self->partings;
+    if (self->partings != NULL) {
+        self->partings->prev = parting;
+    }
+    self->partings = parting;
+}
+
+static inline void wf_parting_remove(struct weft_task *self, struct wf_parting *parting)
+{
+    if (parting->next != NULL) {
+        parting->next->prev = parting->prev;
+    }
+    if (parting->prev != NULL) {
+        parting->prev->next = parting->next;
+    } else {
+        self->partings = parting->next;
+    }
+}
+
+/* [the task, closer]  Those who know of its waits do not any more. */
+void wf_partings_forget(struct weft_task *task);
+
+/* ---- poll tasks ---------------------------------------------------------------------------- */
+
+/* poll.c  [spawner]  Makes it a poll task.  -ENOMEM: nothing is left behind. */
+int wf_poll_init(struct weft_task *task, const struct wf_spawn *spawn);
+/* poll.c  [any]  It has ended: gives the state back. */
+void wf_poll_done(struct weft_task *task);
+/* poll.c  [owner]  Calls it once.  True: it has ended, with this result. */
+bool wf_poll_call(struct wf_worker *worker, struct weft_task *task, intptr_t *result);
+
+/* Who polls: a poll task, or a green thread that waits for a future. */
+struct weft_cx {
+    struct weft_task *task;
+};
+
+/* poll.c  [the task]  Counts one operation.  False: it has had its share; the future gives
+ * WEFT_PENDING, and is polled again soon. */
+bool wf_cx_spend(struct weft_cx *cx);
+
+/* The time that a future has.  All zeros: it does not wait. */
+struct wf_patience {
+    struct wf_alarm alarm;
+    int64_t until_ns; /* [the task]  when the alarm rings, while it is set */
+};
+/* future.c  [the task]  It is woken at this time, or at its deadline if that comes first. */
+void wf_patience_keep(struct wf_patience *patience, struct weft_task *self, int64_t until_ns);
+void wf_patience_end(struct wf_patience *patience);
+
+#endif
