@@ -36,6 +36,8 @@ weft_model(model_state tests/model/model_state.c src/sched/state.c src/os/park.c
 weft_model(model_slot tests/model/model_slot.c)
 weft_model(model_join tests/model/model_join.c src/sched/join.c src/sched/task.c src/sched/state.c
   src/os/lock.c src/os/park.c)
+weft_model(model_timers tests/model/model_timers.c src/sched/timers.c src/time/wheel.c src/sched/idle.c
+  src/os/lock.c src/os/park.c)
 weft_model(model_world tests/model/model_world.c src/sched/safepoint.c src/sched/state.c src/os/lock.c
   src/os/park.c)
 weft_model(model_trace tests/model/model_trace.c src/trace/ring.c src/os/lock.c)
