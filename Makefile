@@ -2,8 +2,8 @@
 # The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built and
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
-.PHONY: help run build install test stress marks asan tsan hostile clang aarch64 valgrind cov model \
-	bench bench-peers promises tidy lint format format-check check-all clean
+.PHONY: help run build install test stress marks asan tsan hostile wakeups clang aarch64 valgrind \
+	cov model bench bench-peers promises tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
 # Where `make install` puts what it installs.
@@ -14,7 +14,8 @@ HOSTILE_RUNS ?= 3
 # valgrind answers itself.
 VALGRIND_TESTS ?= test_tap test_alloc test_assert test_util test_cpu test_futex test_lock test_inject
 # What `make check-all` runs, in this order.
-CHECKS := test model stress asan tsan hostile clang aarch64 valgrind cov promises tidy lint format-check
+CHECKS := test model stress asan tsan hostile wakeups clang aarch64 valgrind cov promises tidy lint \
+	format-check
 
 # $(call preset,NAME): configure and build one preset; says so if it takes more than two seconds, and
 # shows the compiler's words if it fails.
@@ -72,6 +73,12 @@ hostile: ## with threads that dawdle at every race window, HOSTILE_RUNS times
 	@$(call preset,hostile)
 	@for run in $$(seq $(HOSTILE_RUNS)); do \
 		WEFT_TEST_TIME=5 tests/run.sh build/hostile || exit 1; done
+
+wakeups: ## hostile too; fails where work waits beside a worker that sleeps
+	@tools/setup.sh build
+	@$(call preset,wakeups)
+	@WEFT_TEST_TIME=5 tests/run.sh build/wakeups \
+		$(notdir $(basename $(wildcard tests/unit/sched/*.c)))
 
 clang: ## built with clang, plain and under its ThreadSanitizer
 	@tools/setup.sh build clang

@@ -40,7 +40,7 @@ typedef struct weft_stats {
     uint64_t stops;        /* times the world was stopped */
     uint64_t stop_ns_max;  /* the longest time until all stood still */
     uint64_t stop_ns_total;
-    uint64_t lost_wakeups; /* build option: work found after a timed-out sleep */
+    uint64_t lost_wakeups; /* build option WEFT_PARK_TIMEOUT_MS: work beside a sleeper */
 } weft_stats;
 
 /* -EINVAL: NULL. */

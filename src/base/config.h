@@ -116,10 +116,13 @@ typedef int64_t wf_deque_diff;
 /* Locks for the lists of those who wait for a task, chosen by its address. */
 #define WF_JOIN_LOCKS 64u
 
-/* A build option for tests: workers wake by themselves after this time, and count it as a fault if
- * there is work that nobody called them for. */
+/* A build option for tests: a worker that sleeps looks again and again, after this time, whether
+ * there is work that nobody calls it for.  It is a fault if there was some each time for so many
+ * looks in a row: whoever brings work may be kept from its CPU between that and the call, but not
+ * for a second. */
 #ifdef WEFT_PARK_TIMEOUT_MS
 #define WF_PARK_TIMEOUT_NS (WEFT_PARK_TIMEOUT_MS * INT64_C(1000000))
+#define WF_PARK_LOOKS (1000u / WEFT_PARK_TIMEOUT_MS)
 #endif
 
 /* Events kept of each worker, powers of two.  Fewer than the least do not show a task's life; the

@@ -72,6 +72,32 @@ static bool withdraw(struct wf_idle *idle, unsigned worker)
     return (wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) & bit) != 0;
 }
 
+#ifdef WF_PARK_TIMEOUT_NS
+/* What is there this time may not be what was there the last time.  But each piece of work that
+ * comes while nobody searches calls a worker that sleeps, and the caller does: so one of the looks
+ * would have found nothing, or the wake. */
+int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, wf_has_work_fn has_work,
+                 void *context, int64_t deadline_ns)
+{
+    unsigned suspicions = 0;
+    for (;;) { /* Ends as without the looks, or with a wake-up that was lost. */
+        int64_t wake_ns = wf_clock_now() + WF_PARK_TIMEOUT_NS;
+        wake_ns = suspicions == 0 && deadline_ns < wake_ns ? deadline_ns : wake_ns;
+        if (wf_parker_park(parker, wake_ns) == 0) {
+            return 0;
+        }
+        suspicions = wf_idle_searching(idle) == 0 && has_work(context) ? suspicions + 1 : 0;
+        if (suspicions == WF_PARK_LOOKS) {
+            (void)wf_fetch_add_relaxed(&idle->lost_wakeups, 1); /* relaxed: a number */
+            return -ETIMEDOUT;
+        }
+        if (suspicions == 0 && wf_clock_now() >= deadline_ns) {
+            return -ETIMEDOUT;
+        }
+    }
+}
+#endif
+
 bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, struct wf_parker *parker,
                    bool is_searching, wf_has_work_fn has_work, void *context, int64_t deadline_ns)
 {
@@ -88,7 +114,7 @@ bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, struct wf_parker *park
         return false;
     }
     WF_JITTER();
-    if (wf_parker_park(parker, deadline_ns) == 0) {
+    if (wf_idle_park(idle, parker, has_work, context, deadline_ns) == 0) {
         return true;
     }
     if (withdraw(idle, worker)) {

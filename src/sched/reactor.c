@@ -76,6 +76,12 @@ static struct weft_task *poll(struct wf_worker *worker)
     return wf_exchange_acquire(&worker->hand, NULL); /* (H1) */
 }
 
+static bool has_hand(void *context)
+{
+    struct wf_worker *worker = context;
+    return wf_load_relaxed(&worker->hand) != NULL; /* relaxed: poll takes it */
+}
+
 static void rest(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
@@ -88,7 +94,8 @@ static void rest(struct wf_worker *worker)
     wf_counter_add(&worker->counters.parked, 1);
     wf_trace(worker->trace, WF_TRACE_PARK, 0, 0);
     wf_safe_enter(&runtime->world, &worker->safe);
-    (void)wf_parker_park(&worker->parker, WF_FOREVER); /* for a task, or to leave */
+    /* For a task, or to leave. */
+    (void)wf_idle_park(&runtime->idle, &worker->parker, has_hand, worker, WF_FOREVER);
     wf_safe_leave(&runtime->world, &worker->safe);
     wf_trace(worker->trace, WF_TRACE_UNPARK, 0, 0);
     wf_counter_add(&worker->counters.woken, 1);
@@ -195,6 +202,12 @@ static void dispatch(struct wf_reactor *reactor, int64_t now)
     reactor->idle = left;
 }
 
+static bool has_mail(void *context)
+{
+    struct wf_reactor *reactor = context;
+    return !wf_mpsc_is_empty(&reactor->inbox) || !wf_mpsc_is_empty(&reactor->results);
+}
+
 /* Step 9. */
 static void wait_for_event(struct wf_reactor *reactor, int64_t now)
 {
@@ -211,7 +224,8 @@ static void wait_for_event(struct wf_reactor *reactor, int64_t now)
     wf_timers_watch(runtime, 0, deadline_ns);
     wf_fence_seq_cst(); /* (A2) */
     if (wf_timers_next(runtime) >= deadline_ns) {
-        (void)wf_parker_park(&reactor->parker, deadline_ns); /* either way it looks at everything */
+        /* Either way it looks at everything. */
+        (void)wf_idle_park(&runtime->idle, &reactor->parker, has_mail, reactor, deadline_ns);
     }
     wf_timers_unwatch(runtime);
 }

@@ -390,6 +390,9 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
         end_leftovers(runtime);
     }
     wf_failures_report(runtime);
+#if defined(WF_PARK_TIMEOUT_NS) && defined(WF_TEST_AIDS)
+    WEFT_CHECK(wf_load_relaxed(&runtime->idle.lost_wakeups) == 0);
+#endif
     dismantle(runtime);
     wf_free(runtime);
     return is_done ? 0 : -ETIMEDOUT;

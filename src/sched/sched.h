@@ -187,6 +187,8 @@ struct wf_idle {
 
     /* [any: or, and]  bit i of word i / 64: worker i sleeps. */
     alignas(WF_CACHE_LINE) WF_ATOMIC(uint64_t) asleep[WF_IDLE_WORDS];
+
+    WF_ATOMIC(uint64_t) lost_wakeups; /* [any: add]  see WF_PARK_TIMEOUT_NS */
 };
 
 /* -EINVAL: no workers, or more than WF_WORKERS_MAX. */
@@ -202,6 +204,22 @@ bool wf_idle_end_search(struct wf_idle *idle);
 
 /* Looks at everything that could be work for the worker; called between announcement and sleep. */
 typedef bool (*wf_has_work_fn)(void *context);
+
+/* [owner]  As wf_parker_park; where the build looks for lost wake-ups it counts one if there was
+ * work all the time and nobody came. */
+#ifdef WF_PARK_TIMEOUT_NS
+int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, wf_has_work_fn has_work,
+                 void *context, int64_t deadline_ns);
+#else
+static inline int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker,
+                               wf_has_work_fn has_work, void *context, int64_t deadline_ns)
+{
+    (void)idle;
+    (void)has_work;
+    (void)context;
+    return wf_parker_park(parker, deadline_ns);
+}
+#endif
 
 /* [owner]  Sleeps until claimed by a notifier or until the deadline; does not sleep if has_work
  * says so.  `is_searching`: it searched before.  True: it comes back as a searcher. */
@@ -396,7 +414,6 @@ struct wf_counters {
     WF_ATOMIC(uint64_t) global_fetches;
     WF_ATOMIC(uint64_t) waits_for_task; /* begun waits that only another task can end */
     WF_ATOMIC(uint64_t) waits_ended;    /* of them, those that ended */
-    WF_ATOMIC(uint64_t) lost_wakeups;   /* see WF_PARK_TIMEOUT_NS */
 };
 
 struct wf_worker {

@@ -82,6 +82,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .stops = wf_counter_read(&runtime->stops),
         .stop_ns_max = wf_counter_read(&runtime->stop_ns_max),
         .stop_ns_total = wf_counter_read(&runtime->stop_ns_total),
+        .lost_wakeups = wf_load_relaxed(&runtime->idle.lost_wakeups), /* relaxed: a number */
     };
     if (runtime->reactor != NULL) {
         out->parked = wf_reactor_idle(runtime->reactor);
@@ -94,7 +95,6 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         size_t cached = wf_stack_cache_count(&runtime->workers[i].stacks);
         cached += wf_load_relaxed(&runtime->workers[i].spare) != NULL ? 1 : 0; /* relaxed: a hint */
         out->stacks -= cached < out->stacks ? cached : out->stacks;
-        out->lost_wakeups += wf_counter_read(&runtime->workers[i].counters.lost_wakeups);
     }
     return 0;
 }

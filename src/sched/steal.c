@@ -498,19 +498,9 @@ static void sleep_until_called(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     int64_t deadline_ns = begin_watch(worker);
     worker->watch_until_ns = deadline_ns;
-#ifdef WF_PARK_TIMEOUT_NS
-    const int64_t latest_ns = wf_clock_now() + WF_PARK_TIMEOUT_NS;
-    deadline_ns = latest_ns < deadline_ns ? latest_ns : deadline_ns;
-#endif
     worker->is_searching =
         wf_idle_sleep(&runtime->idle, worker->index, &worker->parker, worker->is_searching,
                       has_reason_to_stay, worker, deadline_ns);
-#ifdef WF_PARK_TIMEOUT_NS
-    if (!worker->is_searching && wf_clock_now() >= deadline_ns &&
-        wf_idle_searching(&runtime->idle) == 0 && has_work(worker)) {
-        wf_counter_add(&worker->counters.lost_wakeups, 1);
-    }
-#endif
     if (worker->is_watching) {
         worker->is_watching = false;
         end_watch(worker);

@@ -118,6 +118,60 @@ static void a_deadline_ends_the_sleep(void)
     CHECK_EQ(wf_idle_asleep(&idle), 0);
 }
 
+#ifdef WF_PARK_TIMEOUT_NS
+/* Not at the second look, but from then on. */
+static bool say_yes_later(void *context)
+{
+    unsigned *looks = context;
+    return (*looks)++ > 0;
+}
+
+/* Not at the second look, and then every other time. */
+static bool say_yes_in_turn(void *context)
+{
+    unsigned *looks = context;
+    return (*looks)++ % 2 != 0;
+}
+
+/* What `make wakeups` rests on: queued without a notify it would wait for ever, and is found. */
+static void work_that_nobody_calls_for_is_counted(void)
+{
+    struct wf_idle idle;
+    struct wf_parker parker = {0};
+    unsigned looks = 0;
+    CHECK_EQ(wf_idle_init(&idle, 4), 0);
+    CHECK(!wf_idle_sleep(&idle, 2, &parker, false, say_yes_later, &looks, WF_FOREVER));
+    CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 1);
+    CHECK_EQ(looks, 1 + WF_PARK_LOOKS);
+    CHECK_EQ(wf_idle_asleep(&idle), 0);
+}
+
+static void work_that_comes_and_goes_is_not_counted(void)
+{
+    struct wf_idle idle;
+    struct wf_parker parker = {0};
+    unsigned looks = 0;
+    const int64_t deadline_ns = wf_clock_now() + 10 * WF_PARK_TIMEOUT_NS;
+    CHECK_EQ(wf_idle_init(&idle, 4), 0);
+    CHECK(!wf_idle_sleep(&idle, 2, &parker, false, say_yes_in_turn, &looks, deadline_ns));
+    CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 0);
+    CHECK(looks > 1);
+}
+
+/* A searcher will find it, however long it is kept from its CPU. */
+static void work_beside_a_searcher_is_not_counted(void)
+{
+    struct wf_idle idle;
+    struct wf_parker parker = {0};
+    unsigned looks = 0;
+    const int64_t deadline_ns = wf_clock_now() + 10 * WF_PARK_TIMEOUT_NS;
+    CHECK_EQ(wf_idle_init(&idle, 4), 0);
+    CHECK(wf_idle_begin_search(&idle));
+    CHECK(!wf_idle_sleep(&idle, 2, &parker, false, say_yes_later, &looks, deadline_ns));
+    CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 0);
+}
+#endif
+
 /* ---- between any two instructions ---------------------------------------------------------- */
 
 struct scene {
@@ -290,6 +344,11 @@ static const struct tap_test tests[] = {
     TAP_TEST(every_worker_of_many_can_be_claimed_once),
     TAP_TEST(work_seen_at_the_second_look_keeps_the_worker_awake),
     TAP_TEST(a_deadline_ends_the_sleep),
+#ifdef WF_PARK_TIMEOUT_NS
+    TAP_TEST(work_that_nobody_calls_for_is_counted),
+    TAP_TEST(work_that_comes_and_goes_is_not_counted),
+    TAP_TEST(work_beside_a_searcher_is_not_counted),
+#endif
     TAP_TEST(a_claim_at_the_deadline_counts_once),
     TAP_TEST(two_claims_never_get_the_same_worker),
     TAP_TEST(no_piece_of_work_waits_beside_sleepers),
