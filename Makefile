@@ -49,8 +49,11 @@ test: build ## all tests; the last line counts them
 	@tools/setup.sh --try test install
 	@tests/run.sh --all build/dev
 
-stress: build ## the long tests: ten million items through each queue, a million suspended fibers
+stress: build ## the long tests: millions of items, fibers and tasks; storms (also under TSan)
 	@tests/run.sh --stress build/dev
+	@$(call preset,tsan)
+	@TSAN_OPTIONS=halt_on_error=1 WEFT_STRESS_SECONDS=2 tests/run.sh --stress build/tsan \
+		stress_close stress_sched
 
 marks: ## the rare branches of the source, and how many tests reached each in the last `make test`
 	@tests/marks.sh build/dev
