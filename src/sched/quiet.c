@@ -9,6 +9,12 @@
  * is set.  Only a task could end one of these waits, and none runs.  That is known by counting, so
  * a runtime in which a million tasks wait for something else pays a few additions; only when the
  * numbers agree are tasks looked at one by one.
+ *
+ * Somebody outside may cancel one of them meanwhile, and a worker that sleeps would wake for it and
+ * run it: then what it waits for, a scope in its frame, is gone under the eyes of who looks.  So
+ * they are looked at while the world stands still, which it does already if this is the moment; the
+ * hook is called after.  (In the reactor policy it is the control thread that looks, and nobody
+ * else lets a task run.)
  */
 #include <errno.h>
 #include <stdio.h>
@@ -75,16 +81,15 @@ static void count(struct weft_task *task, void *context)
     }
 }
 
-/* Every task waits for tasks, and nobody was inside one while we looked. */
-static bool is_deadlock(weft_runtime *runtime)
+/* [world stopped]  Every task waits for tasks; as many are alive as when we counted before. */
+static bool is_deadlock(weft_runtime *runtime, size_t live)
 {
-    const uint64_t before = activity(runtime);
     struct census census = {0};
     if (is_anybody_inside(runtime) || wf_timers_are_set(runtime)) {
         return false; /* it will come here after */
     }
     wf_task_pool_visit(runtime->pool, count, &census);
-    return census.alive > 0 && census.waiting == census.alive && activity(runtime) == before;
+    return census.alive == live && census.waiting == live;
 }
 
 struct gathering {
@@ -173,34 +178,67 @@ static void print_deadlock(weft_runtime *runtime, const weft_deadlock *deadlock)
     (void)weft_dump(runtime, STDERR_FILENO);
 }
 
-static void report_deadlock(weft_runtime *runtime, uint64_t live)
+/* What is found out about a deadlock. */
+struct inquiry {
+    struct gathering all; /* room for the cycle behind it */
+    char *text;           /* NULL, as is all.tasks: no memory for it */
+    weft_deadlock found;
+};
+enum { TEXT_SIZE = 4096 };
+
+/* [world stopped] */
+static void describe_deadlock(weft_runtime *runtime, struct inquiry *inquiry)
 {
-    enum { TEXT_SIZE = 4096 };
-    const size_t max = (size_t)live;
-    struct gathering all = {.tasks = wf_alloc_zeroed(max, 2 * sizeof(all.tasks[0])), .max = max};
-    char *text = wf_alloc_zeroed(1, TEXT_SIZE);
-    if (all.tasks != NULL && text != NULL) {
-        wf_task_pool_visit(runtime->pool, gather, &all);
-    } else {
+    struct gathering *all = &inquiry->all;
+    if (all->tasks == NULL || inquiry->text == NULL) {
         WF_REACHED("quiet.no_memory_for_details");
+        return;
     }
-    weft_deadlock deadlock = {.count = max, .text = text != NULL ? text : ""};
-    if (all.count > 0) {
-        const struct weft_task **cycle = all.tasks + max;
-        deadlock.cycle_count = find_cycle(&all, cycle);
-        deadlock.cycle = cycle;
-        bool is_cycle = deadlock.cycle_count > 0;
-        describe(text, TEXT_SIZE, is_cycle ? cycle : all.tasks,
-                 is_cycle ? deadlock.cycle_count : all.count);
-    }
+    wf_task_pool_visit(runtime->pool, gather, all);
+    const struct weft_task **cycle = all->tasks + all->max;
+    const size_t length = find_cycle(all, cycle);
+    inquiry->found.cycle_count = length;
+    inquiry->found.cycle = cycle;
+    describe(inquiry->text, TEXT_SIZE, length > 0 ? cycle : all->tasks,
+             length > 0 ? length : all->count);
+}
+
+static void tell_deadlock(weft_runtime *runtime, const weft_deadlock *deadlock)
+{
     if (runtime->options.on_deadlock != NULL) {
-        runtime->options.on_deadlock(runtime->options.hook_context, &deadlock);
+        runtime->options.on_deadlock(runtime->options.hook_context, deadlock);
     } else {
-        print_deadlock(runtime, &deadlock);
+        print_deadlock(runtime, deadlock);
     }
-    wf_free(all.tasks);
-    wf_free(text);
     wf_join_main_break(runtime);
+}
+
+/* [loop, control thread] */
+static void look_for_deadlock(weft_runtime *runtime, size_t live)
+{
+    const bool is_control = runtime->reactor != NULL;
+    const size_t size = 2 * sizeof(const struct weft_task *);
+    struct inquiry inquiry = {.all = {.tasks = wf_alloc_zeroed(live, size), .max = live},
+                              .text = wf_alloc_zeroed(1, TEXT_SIZE)};
+    inquiry.found = (weft_deadlock){.count = live, .text = inquiry.text ? inquiry.text : ""};
+    bool is_found = false;
+    if (is_control || wf_world_try_stop(runtime)) {
+        is_found = is_deadlock(runtime, live);
+        if (is_found) {
+            describe_deadlock(runtime, &inquiry);
+        }
+        if (!is_control) {
+            wf_world_resume(runtime);
+        }
+    } else {
+        WF_REACHED("quiet.not_quiet_any_more");
+        wf_store_relaxed(&runtime->quiet_at, 0); /* relaxed: a hint.  Who is awake comes here */
+    }
+    if (is_found) {
+        tell_deadlock(runtime, &inquiry.found);
+    }
+    wf_free(inquiry.all.tasks);
+    wf_free(inquiry.text);
 }
 
 void wf_runtime_quiet(weft_runtime *runtime)
@@ -215,7 +253,7 @@ void wf_runtime_quiet(weft_runtime *runtime)
         return;
     }
     uint64_t live = wf_runtime_live(runtime);
-    if (may_all_wait_for_tasks(runtime, live) && is_deadlock(runtime)) {
-        report_deadlock(runtime, live);
+    if (may_all_wait_for_tasks(runtime, live)) {
+        look_for_deadlock(runtime, (size_t)live);
     }
 }

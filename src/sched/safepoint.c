@@ -135,6 +135,13 @@ static void give_turn_locked(weft_runtime *runtime)
     }
 }
 
+/* [stopper, locked world_lock] */
+static void start_locked(weft_runtime *runtime)
+{
+    wf_world_start(&runtime->world, runtime->safes, runtime->worker_count);
+    give_turn_locked(runtime);
+}
+
 void wf_world_forget(struct weft_task *task)
 {
     /* relaxed: nobody runs it */
@@ -161,6 +168,37 @@ static void others(weft_runtime *runtime, struct wf_safe **out)
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         out[i] = worker == &runtime->workers[i] ? NULL : &runtime->workers[i].safe;
     }
+}
+
+bool wf_world_try_stop(weft_runtime *runtime)
+{
+    wf_lock_acquire(&runtime->world_lock);
+    const bool is_free = runtime->world_owner == NULL;
+    if (is_free) {
+        runtime->world_owner = runtime; /* no caller of the functions below is that */
+    }
+    wf_lock_release(&runtime->world_lock);
+    if (!is_free) {
+        return false;
+    }
+    wf_world_stop(&runtime->world);
+    others(runtime, runtime->safes); /* ours until the world starts again */
+    bool is_still = true;
+    for (unsigned i = 0; i < runtime->worker_count && is_still; i++) {
+        const struct wf_safe *safe = runtime->safes[i];
+        is_still = safe == NULL || wf_load_acquire(&safe->is_safe) != 0; /* (B1), as in wait */
+    }
+    if (!is_still) {
+        wf_world_resume(runtime);
+    }
+    return is_still;
+}
+
+void wf_world_resume(weft_runtime *runtime)
+{
+    wf_lock_acquire(&runtime->world_lock);
+    start_locked(runtime);
+    wf_lock_release(&runtime->world_lock);
 }
 
 int weft_stop_the_world(weft_runtime *runtime)
@@ -201,8 +239,7 @@ int weft_start_the_world(weft_runtime *runtime)
     }
     if (--runtime->world_depth == 0) {
         wf_store_relaxed(&runtime->stopper, NULL); /* relaxed: see the loop */
-        wf_world_start(&runtime->world, runtime->safes, runtime->worker_count);
-        give_turn_locked(runtime);
+        start_locked(runtime);
     }
     wf_lock_release(&runtime->world_lock);
     return 0;

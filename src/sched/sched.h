@@ -785,6 +785,12 @@ void wf_runtime_quiet(weft_runtime *runtime);
 /* quiet.c  [any]  True when something happened since the last report. */
 bool wf_runtime_is_news(weft_runtime *runtime);
 
+/* safepoint.c  [loop]  Stops the world if all but the caller stand still already and nobody else
+ * has stopped it.  False: nothing happened. */
+bool wf_world_try_stop(weft_runtime *runtime);
+/* safepoint.c  [loop]  Lets it go on. */
+void wf_world_resume(weft_runtime *runtime);
+
 /* room.c  [any]  Counts a task more, or waits until it may, or -EAGAIN, by the runtime's options.
  */
 int wf_room_enter(weft_runtime *runtime);

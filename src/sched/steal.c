@@ -414,6 +414,19 @@ static bool search(struct wf_worker *worker)
     return false;
 }
 
+/* [loop]  Stops to search; true: there is work.  A hook may take its time, and as long as somebody
+ * counts as a searcher nobody is called for what others queue. */
+static bool give_up_search(struct wf_worker *worker)
+{
+    if (!worker->is_searching) {
+        return false;
+    }
+    worker->is_searching = false;
+    (void)wf_idle_end_search(&worker->runtime->idle); /* we look ourselves */
+    wf_fence_seq_cst();                               /* (S1) as in a sleep */
+    return has_work(worker);
+}
+
 /* [loop]  Somebody may have to be asked for a break: not all are asleep. */
 static bool is_anybody_to_be_watched(const struct wf_worker *worker, unsigned asleep)
 {
@@ -518,7 +531,9 @@ static void rest(struct wf_worker *worker)
     }
     if (wf_idle_asleep(&runtime->idle) + 1 >= runtime->worker_count &&
         wf_runtime_is_news(runtime)) {
-        wf_runtime_quiet(runtime);
+        if (!give_up_search(worker)) {
+            wf_runtime_quiet(runtime);
+        }
         return; /* a hook may have made something ready */
     }
     worker->is_rested = true;

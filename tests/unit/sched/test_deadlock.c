@@ -5,9 +5,11 @@
  * Method: circles of tasks that exchange their handles through shared memory; hooks that write down
  *         what they were told.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "aids.h"
+#include "marks.h"
 #include "sched_aids.h"
 
 enum { CIRCLE_MAX = 5 };
@@ -216,6 +218,170 @@ static void a_circle_may_go_through_a_scope(void)
     }
 }
 
+/* ---- a deadlock that ends while it is told ----------------------------------------------------
+ */
+
+enum { LINKS = 40, BREAKS = 6 };
+
+/* Each has a scope with a task that waits for the next one. */
+struct chain {
+    struct link {
+        struct chain *chain;
+        weft_task *task;
+        size_t index;
+    } links[LINKS];
+    wf_atomic_u32 is_complete;
+    wf_atomic_u32 reports;
+};
+
+/* Memory for the report of so many tasks is asked for: it is about to be made. */
+static wf_atomic_u32 reports_begun;
+/* Reports that may be made; the next one waits here, with its worker. */
+static wf_atomic_u32 reports_allowed;
+
+static void *alloc_and_tell(size_t alignment, size_t size)
+{
+    if (size == 2 * LINKS * 2 * sizeof(weft_task *)) {
+        raise_by_one(&reports_begun);
+        hold_for(&reports_allowed, wf_load_acquire(&reports_begun));
+    }
+    void *memory = NULL;
+    alignment = alignment > sizeof(void *) ? alignment : sizeof(void *);
+    return posix_memalign(&memory, alignment, size) == 0 ? memory : NULL;
+}
+
+static const struct wf_allocator telling_allocator = {alloc_and_tell, free};
+
+static intptr_t join_the_next_link(void *arg)
+{
+    const struct link *link = arg;
+    wait_for(&link->chain->is_complete, 1);
+    return weft_join(link->chain->links[(link->index + 1) % LINKS].task, NULL);
+}
+
+static intptr_t be_a_link(void *arg)
+{
+    weft_scope scope;
+    CHECK_EQ(weft_scope_open(&scope, NULL), 0);
+    CHECK_EQ(weft_scope_go(&scope, join_the_next_link, arg), 0);
+    return weft_scope_close(&scope);
+}
+
+static void count_report(void *context, const weft_deadlock *deadlock)
+{
+    struct chain *chain = context;
+    CHECK_EQ(deadlock->count, 2 * LINKS);
+    CHECK(deadlock->cycle_count == 2 * LINKS || deadlock->cycle_count == 0);
+    raise_by_one(&chain->reports);
+}
+
+/* Until all have ended, one after the other. */
+static void break_chain(struct chain *chain)
+{
+    CHECK_EQ(weft_cancel(chain->links[0].task), 0);
+    for (size_t i = 0; i < LINKS; i++) {
+        CHECK_EQ(weft_join(chain->links[i].task, NULL), 0);
+    }
+}
+
+static weft_runtime *chain_begin(struct chain *chain, const struct setting *setting)
+{
+    weft_options options = options_of(setting);
+    options.on_deadlock = count_report;
+    options.hook_context = chain;
+    weft_runtime *runtime = NULL;
+    CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+    for (size_t i = 0; i < LINKS; i++) {
+        chain->links[i] = (struct link){.chain = chain, .index = i};
+        chain->links[i].task = go_into(runtime, be_a_link, &chain->links[i]);
+    }
+    return runtime;
+}
+
+static void chain_end(struct chain *chain, weft_runtime *runtime)
+{
+    for (size_t i = 0; i < LINKS; i++) {
+        CHECK_EQ(weft_await(chain->links[i].task), i == 0 ? -ECANCELED : 0);
+    }
+    CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+}
+
+/* Scopes lie in frames of tasks: the report must not look at one whose task has gone on. */
+static void a_cancel_may_come_while_a_deadlock_is_told(void)
+{
+    const struct setting *const places[] = {&settings[1], &settings[2], &settings[5], &settings[9]};
+    CHECK_EQ(wf_allocator_set(&telling_allocator), 0);
+    wf_store_relaxed(&reports_allowed, UINT32_MAX); /* relaxed: nobody is there */
+    for (unsigned round = 0; round < 4 * BREAKS; round++) {
+        static struct chain chain;
+        chain = (struct chain){.is_complete = {0}};
+        const uint32_t before = wf_load_acquire(&reports_begun); /* perhaps two a round */
+        weft_runtime *runtime = chain_begin(&chain, places[round % 4]);
+        raise_by_one(&chain.is_complete);
+        wait_for(&reports_begun, before + 1);
+        for (unsigned i = 0; i < 50 * (round / 4); i++) {
+            wf_spin_hint(); /* at one time or another during the report */
+        }
+        break_chain(&chain);
+        chain_end(&chain, runtime);
+        CHECK(wf_load_acquire(&chain.reports) <= 1);
+    }
+}
+
+/* All of it was so at one moment, or it is not told. */
+static void a_circle_that_ends_before_it_is_told_is_not_told(void)
+{
+    const struct setting *const places[] = {&settings[1], &settings[2], &settings[5]};
+    CHECK_EQ(wf_allocator_set(&telling_allocator), 0);
+    for (unsigned round = 0; round < 3; round++) {
+        static struct chain chain;
+        chain = (struct chain){.is_complete = {0}};
+        weft_runtime *runtime = chain_begin(&chain, places[round]);
+        raise_by_one(&chain.is_complete);
+        wait_for(&reports_begun, round + 1);
+        break_chain(&chain); /* by other workers than the one that is about to tell */
+        raise_by_one(&reports_allowed);
+        chain_end(&chain, runtime);
+        CHECK_EQ(wf_load_acquire(&chain.reports), 0);
+    }
+}
+
+static wf_atomic_u32 late_begun;
+static wf_atomic_u32 late_may_end;
+
+static intptr_t keep_a_worker(void *arg)
+{
+    (void)arg;
+    raise_by_one(&late_begun);
+    hold_for(&late_may_end, 1);
+    return 0;
+}
+
+/* A look at the wrong moment finds nothing, and another follows. */
+static void a_deadlock_is_told_when_all_stand_still(void)
+{
+    static struct chain chain;
+    CHECK_EQ(wf_allocator_set(&telling_allocator), 0);
+    weft_runtime *runtime = chain_begin(&chain, &settings[1]);
+    raise_by_one(&chain.is_complete);
+    wait_for(&reports_begun, 1);
+    CHECK_EQ(weft_runtime_spawn(runtime, NULL, keep_a_worker, NULL, NULL), 0);
+    wait_for(&late_begun, 1);
+    raise_by_one(&reports_allowed);
+#ifdef WF_TEST_AIDS
+    while (!is_reached("quiet.not_quiet_any_more")) {
+        (void)sched_yield();
+    }
+#endif
+    CHECK_EQ(wf_load_acquire(&chain.reports), 0);
+    raise_by_one(&reports_allowed);
+    raise_by_one(&late_may_end);
+    wait_for(&chain.reports, 1);
+    break_chain(&chain);
+    chain_end(&chain, runtime);
+    CHECK_EQ(wf_load_acquire(&chain.reports), 1);
+}
+
 /* ---- no deadlocks ---------------------------------------------------------------------------- */
 
 /* A circle of another runtime that is reported: by then a wrong report would have come too. */
@@ -322,6 +488,9 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_run_ends_also_when_the_circle_is_shielded),
     TAP_TEST(a_circle_is_found_behind_a_race),
     TAP_TEST(a_circle_may_go_through_a_scope),
+    TAP_TEST(a_cancel_may_come_while_a_deadlock_is_told),
+    TAP_TEST(a_circle_that_ends_before_it_is_told_is_not_told),
+    TAP_TEST(a_deadlock_is_told_when_all_stand_still),
     TAP_TEST(a_wait_for_another_runtime_is_no_deadlock),
     TAP_TEST(a_circle_beside_a_running_task_is_not_reported),
     TAP_TEST(an_idle_runtime_is_no_deadlock),
