@@ -130,6 +130,7 @@ void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
         wf_lock_acquire(&pool->lock);
         pool->failures_lost++;
         wf_lock_release(&pool->lock);
+        wf_runtime_tell(pool);
         return;
     }
     *failure = (struct wf_failure){.task_id = wf_task_id(task), .error = (int)task->result};
@@ -145,6 +146,8 @@ void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
     if (is_closed) {
         WF_REACHED("fail.after_its_runtime");
         wf_free(failure);
+    } else {
+        wf_runtime_tell(pool);
     }
 }
 

@@ -38,6 +38,21 @@ bool wf_runtime_is_news(weft_runtime *runtime)
     return activity(runtime) != wf_load_relaxed(&runtime->quiet_at); /* relaxed: a hint */
 }
 
+void wf_runtime_tell(struct wf_task_pool *pool)
+{
+    struct weft_task *self = wf_task_self();
+    if (self != NULL && self->pool == pool) {
+        return; /* it falls quiet after us */
+    }
+    if (wf_pool_enter(pool)) {
+        /* relaxed: the fences of the policy order it.  If somebody is in wf_runtime_quiet and has
+         * looked already, the lock of what it looked at puts this store behind its own. */
+        wf_store_relaxed(&pool->runtime->quiet_at, 0);
+        pool->runtime->policy->rouse(pool->runtime);
+        wf_pool_leave(pool);
+    }
+}
+
 /* ---- deadlocks ----------------------------------------------------------------------------- */
 
 static bool is_anybody_inside(weft_runtime *runtime)

@@ -112,6 +112,7 @@ const struct wf_policy wf_policy_reactor = {
     .poll = poll,
     .rest = rest,
     .hurry = hurry,
+    .rouse = hurry,
 };
 
 /* ---- the control thread -------------------------------------------------------------------- */

@@ -677,6 +677,8 @@ struct wf_policy {
     void (*rest)(struct wf_worker *worker);
     /* [any]  Something is to happen before the time until which the watcher sleeps. */
     void (*hurry)(weft_runtime *runtime);
+    /* [any, inside the pool]  There is news: if nobody is awake, somebody has to look. */
+    void (*rouse)(weft_runtime *runtime);
 };
 extern const struct wf_policy wf_policy_steal;
 extern const struct wf_policy wf_policy_reactor;
@@ -784,6 +786,9 @@ int wf_options_fill(weft_options *out, const weft_options *options, char *text, 
 void wf_runtime_quiet(weft_runtime *runtime);
 /* quiet.c  [any]  True when something happened since the last report. */
 bool wf_runtime_is_news(weft_runtime *runtime);
+/* quiet.c  [any]  Something is to be reported that happened outside of the runtime's tasks; before
+ * the call it is where the report finds it. */
+void wf_runtime_tell(struct wf_task_pool *pool);
 
 /* safepoint.c  [loop]  Stops the world if all but the caller stand still already and nobody else
  * has stopped it.  False: nothing happened. */

@@ -486,6 +486,17 @@ static void hurry(weft_runtime *runtime)
     }
 }
 
+/* [any]  Who is awake sees the news when it is about to sleep, as the last. */
+static void rouse(weft_runtime *runtime)
+{
+    wf_fence_seq_cst(); /* (S1) */
+    int sleeper = wf_idle_claim(&runtime->idle);
+    if (sleeper >= 0) {
+        WF_REACHED("steal.roused");
+        wf_parker_unpark(&runtime->workers[sleeper].parker);
+    }
+}
+
 /* [watcher]  Asks tasks that have run since the last look for a break. */
 static void end_watch(struct wf_worker *worker)
 {
@@ -554,4 +565,5 @@ const struct wf_policy wf_policy_steal = {
     .poll = poll,
     .rest = rest,
     .hurry = hurry,
+    .rouse = rouse,
 };

@@ -370,6 +370,78 @@ static void reports_come_when_nothing_is_left_to_run(void)
     }
 }
 
+static intptr_t drop_it(void *arg)
+{
+    weft_drop(arg);
+    return 0;
+}
+
+/* behaviour 30: nothing is left to run, so it is told at once, whoever drops the handle. */
+static void what_is_dropped_in_a_quiet_runtime_is_reported(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        struct reports reports = {.id = 0};
+        weft_runtime *runtime = NULL;
+        weft_runtime *other = NULL;
+        wf_atomic_u32 failed = {0};
+        CHECK_EQ(weft_runtime_open(&other, &tour.options), 0);
+        tour.options.on_failure = take_report;
+        tour.options.hook_context = &reports;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        for (uint32_t i = 0; i < 4; i++) {
+            weft_task *task = go_into(runtime, fail_plainly, &failed);
+            const uint64_t id = weft_task_id(task);
+            wait_for_state(task, WEFT_FAILED);
+            while (stats_of(runtime).parked < tour.setting->workers) {
+                (void)sched_yield();
+            }
+            if (i % 2 == 0) {
+                weft_drop(task);
+            } else {
+                CHECK_EQ(weft_await(go_into(other, drop_it, task)), 0);
+            }
+            wait_for(&reports.count, i + 1);
+            CHECK_EQ(reports.id, id);
+        }
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+        CHECK_EQ(weft_runtime_close(other, -1), 0);
+        CHECK_EQ(wf_load_acquire(&reports.count), 4);
+    }
+}
+
+struct keeper {
+    struct reports reports;
+    weft_task *kept;
+};
+
+static void report_and_drop(void *context, const weft_failure *failure)
+{
+    struct keeper *keeper = context;
+    weft_task *kept = keeper->kept;
+    keeper->kept = NULL;
+    weft_drop(kept);
+    take_report(&keeper->reports, failure);
+}
+
+/* behaviour 30 */
+static void what_a_hook_drops_is_reported(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        struct keeper keeper = {.kept = NULL};
+        weft_runtime *runtime = NULL;
+        wf_atomic_u32 failed = {0};
+        tour.options.on_failure = report_and_drop;
+        tour.options.hook_context = &keeper;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        keeper.kept = go_into(runtime, fail_plainly, &failed);
+        wait_for_state(keeper.kept, WEFT_FAILED);
+        CHECK_EQ(weft_runtime_spawn(runtime, NULL, fail_plainly, &failed, NULL), 0);
+        wait_for(&keeper.reports.count, 2);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+        CHECK_EQ(wf_load_acquire(&keeper.reports.count), 2);
+    }
+}
+
 static intptr_t look_in_every_way(void *arg)
 {
     (void)arg;
@@ -476,6 +548,8 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_failure_leaves_the_others_alone),
     TAP_TEST(a_failure_that_nobody_looked_at_is_reported_once),
     TAP_TEST(reports_come_when_nothing_is_left_to_run),
+    TAP_TEST(what_is_dropped_in_a_quiet_runtime_is_reported),
+    TAP_TEST(what_a_hook_drops_is_reported),
     TAP_TEST(what_was_looked_at_is_not_reported),
     TAP_TEST(the_failure_of_the_first_task_is_not_reported),
     TAP_TEST(what_was_cancelled_is_not_reported),
