@@ -19,7 +19,9 @@
 struct room_waiter {
     struct wf_list link; /* [lock] */
     struct wf_waiter waiter;
-    bool is_listed; /* [lock] */
+    bool is_listed;         /* [lock] */
+    enum wf_room_kind kind; /* [const] */
+    weft_runtime *runtime;  /* [const]  where it waits for room */
 };
 
 static bool has_room(weft_runtime *runtime, enum wf_room_kind kind)
@@ -33,8 +35,9 @@ static bool has_room(weft_runtime *runtime, enum wf_room_kind kind)
 }
 
 /* [locked room.lock] */
-static void list_locked(struct wf_room *room, enum wf_room_kind kind, struct room_waiter *waiter)
+static void list_locked(struct wf_room *room, struct room_waiter *waiter)
 {
+    const enum wf_room_kind kind = waiter->kind;
     wf_list_push_back(&room->waiters[kind], &waiter->link);
     waiter->is_listed = true;
     /* relaxed: written under the lock, and the fences order it for who looks without */
@@ -42,8 +45,9 @@ static void list_locked(struct wf_room *room, enum wf_room_kind kind, struct roo
 }
 
 /* [locked room.lock] */
-static void unlist_locked(struct wf_room *room, enum wf_room_kind kind, struct room_waiter *waiter)
+static void unlist_locked(struct wf_room *room, struct room_waiter *waiter)
 {
+    const enum wf_room_kind kind = waiter->kind;
     wf_list_remove(&waiter->link);
     waiter->is_listed = false;
     wf_store_relaxed(&room->waiting[kind], wf_load_relaxed(&room->waiting[kind]) - 1);
@@ -55,7 +59,7 @@ static void wake_some(struct wf_room *room, enum wf_room_kind kind, size_t count
     while (count > 0 && !wf_list_is_empty(&room->waiters[kind])) {
         struct room_waiter *waiter =
             wf_container_of(room->waiters[kind].next, struct room_waiter, link);
-        unlist_locked(room, kind, waiter);
+        unlist_locked(room, waiter);
         wf_waiter_wake(&waiter->waiter);
         count--;
     }
@@ -78,16 +82,16 @@ void wf_room_wake(weft_runtime *runtime, enum wf_room_kind kind, size_t count)
 }
 
 /* [the waiter]  Sleeps until woken; why it may not, if so. */
-static int sleep_for_room(weft_runtime *runtime, struct weft_task *self, struct wf_waiter *waiter)
+static int sleep_for_room(struct weft_task *self, struct room_waiter *waiter)
 {
     if (self == NULL) {
-        wf_waiter_wait(waiter);
+        wf_waiter_wait(&waiter->waiter);
         return 0;
     }
     int rc = wf_task_interrupted(self);
     if (rc == 0) {
-        wf_wait_begin(self, WEFT_WAIT_ROOM, runtime);
-        wf_waiter_wait(waiter);
+        wf_wait_begin(self, WEFT_WAIT_ROOM, waiter);
+        wf_waiter_wait(&waiter->waiter);
         wf_wait_end(self);
         rc = wf_task_interrupted(self);
     }
@@ -98,22 +102,22 @@ int wf_room_wait(weft_runtime *runtime, enum wf_room_kind kind)
 {
     struct weft_task *self = wf_task_self();
     struct wf_room *room = &runtime->room;
-    struct room_waiter waiter;
+    struct room_waiter waiter = {.kind = kind, .runtime = runtime};
     wf_waiter_init(&waiter.waiter, self);
     wf_lock_acquire(&room->lock);
-    list_locked(room, kind, &waiter);
+    list_locked(room, &waiter);
     wf_lock_release(&room->lock);
     wf_fence_seq_cst(); /* (Q1) */
     int rc = 0;
     if (has_room(runtime, kind)) {
         WF_REACHED("room.made_before_it_slept");
     } else {
-        rc = sleep_for_room(runtime, self, &waiter.waiter);
+        rc = sleep_for_room(self, &waiter);
     }
     wf_lock_acquire(&room->lock);
     bool is_woken = !waiter.is_listed;
     if (waiter.is_listed) {
-        unlist_locked(room, kind, &waiter);
+        unlist_locked(room, &waiter);
     }
     wf_lock_release(&room->lock);
     if (rc != 0 && is_woken) {
@@ -151,39 +155,26 @@ void wf_room_leave(weft_runtime *runtime)
     wf_room_wake(runtime, WF_ROOM_TASKS, 1);
 }
 
-/* [closer of another runtime]  Passes on what one of its tasks had, that waits no more. */
-static void forget_room(weft_runtime *runtime, const bool is_found[WF_ROOM_KINDS])
-{
-    if (is_found[WF_ROOM_QUEUE] && runtime->options.tasks_max != 0) {
-        wf_room_leave(runtime); /* it was counted before it waited for the queue */
-    }
-    if (!is_found[WF_ROOM_TASKS] && !is_found[WF_ROOM_QUEUE]) { /* it was woken, for either */
-        wf_room_wake(runtime, WF_ROOM_TASKS, 1);
-        wf_room_wake(runtime, WF_ROOM_QUEUE, 1);
-    }
-}
-
 void wf_room_forget(struct weft_task *task)
 {
-    /* relaxed: nobody runs it */
-    weft_runtime *runtime = (weft_runtime *)wf_load_relaxed(&task->wait_object);
-    struct wf_room *room = &runtime->room;
-    bool is_found[WF_ROOM_KINDS] = {false};
-    wf_lock_acquire(&room->lock);
-    for (unsigned kind = 0; kind < WF_ROOM_KINDS; kind++) {
-        struct wf_list *link = room->waiters[kind].next;
-        while (link != &room->waiters[kind]) {
-            struct room_waiter *waiter = wf_container_of(link, struct room_waiter, link);
-            link = link->next;
-            if (waiter->waiter.task == task) {
-                unlist_locked(room, (enum wf_room_kind)kind, waiter);
-                is_found[kind] = true;
-            }
-        }
+    /* relaxed: nobody runs it, so its frame is as it left it */
+    struct room_waiter *waiter = (struct room_waiter *)wf_load_relaxed(&task->wait_object);
+    weft_runtime *runtime = waiter->runtime;
+    wf_lock_acquire(&runtime->room.lock);
+    const bool is_woken = !waiter->is_listed;
+    if (!is_woken) {
+        unlist_locked(&runtime->room, waiter);
     }
-    wf_lock_release(&room->lock);
-    if (runtime->pool != task->pool) {
-        forget_room(runtime, is_found);
-        wf_pool_leave(runtime->pool); /* in its stead: see wf_task_spawn */
+    wf_lock_release(&runtime->room.lock);
+    if (runtime->pool == task->pool) {
+        return; /* which goes too */
     }
+    if (is_woken) {
+        WF_REACHED("room.woken_and_forgotten");
+        wf_room_wake(runtime, waiter->kind, 1); /* the room is another's */
+    }
+    if (waiter->kind == WF_ROOM_QUEUE && runtime->options.tasks_max != 0) {
+        wf_room_leave(runtime); /* it was counted before it waited for the queue */
+    }
+    wf_pool_leave(runtime->pool); /* in its stead: see wf_task_spawn */
 }

@@ -5,6 +5,8 @@
  * Method: each scene leads into one branch on purpose, and says so by its mark; where two threads
  *         would have to meet, one operation is run an instruction at a time (step.h).
  */
+#include <unistd.h>
+
 #include "aids.h"
 #include "marks.h"
 #include "sched/sched.h"
@@ -489,6 +491,75 @@ static void evict_spawner(weft_options options)
     CHECK_EQ(weft_runtime_close(guest.host, -1), 0);
 }
 
+struct keeper {
+    wf_atomic_u32 begun;
+    wf_atomic_u32 may_end;
+};
+
+static intptr_t keep_the_worker(void *arg)
+{
+    struct keeper *keeper = arg;
+    raise_by_one(&keeper->begun);
+    hold_for(&keeper->may_end, 1);
+    return 0;
+}
+
+struct eviction {
+    weft_runtime *runtime;
+    wf_atomic_u32 thread;
+};
+
+static void *close_at_once(void *arg)
+{
+    struct eviction *eviction = arg;
+    wf_store_release(&eviction->thread, (uint32_t)gettid()); /* to wait_for */
+    CHECK_EQ(weft_runtime_close(eviction->runtime, 0), -ETIMEDOUT);
+    return NULL;
+}
+
+/* The guest was counted in the host, and waited for the queue; there was room and it was told, but
+ * it never ran again. */
+static void the_count_of_a_guest_that_was_woken_is_given_back(void)
+{
+    const weft_options options = options_of(&settings[0]);
+    weft_options limited = options;
+    limited.global_capacity = 1;
+    limited.tasks_max = 3;
+    limited.spawn_waits = true;
+    struct guest guest = {.host = NULL};
+    struct eviction eviction = {.runtime = NULL};
+    struct keeper at_home = {.begun = {0}};
+    struct keeper abroad = {.begun = {0}};
+    CHECK_EQ(weft_runtime_open(&guest.host, &limited), 0);
+    CHECK_EQ(weft_runtime_open(&eviction.runtime, &options), 0);
+    weft_task *first = go_into(guest.host, keep_the_worker, &abroad);
+    wait_for(&abroad.begun, 1);
+    weft_task *second = go_into(guest.host, echo, (void *)7); /* the queue is full */
+    weft_task *waiting = go_into(eviction.runtime, spawn_outside, &guest);
+    wait_for_state(waiting, WEFT_BLOCKED);
+    weft_task *busy = go_into(eviction.runtime, keep_the_worker, &at_home);
+    wait_for(&at_home.begun, 1);
+    raise_by_one(&abroad.may_end);
+    CHECK_EQ(weft_await(first), 0);
+    CHECK_EQ(weft_await(second), 7); /* it was taken out of the queue */
+    CHECK_EQ(state_of(waiting), WEFT_READY);
+    pthread_t closer;
+    CHECK_EQ(wf_thread_start(&closer, close_at_once, &eviction, &(struct wf_thread_options){0}), 0);
+    wait_for(&eviction.thread, 1);
+    wait_until_asleep((int)wf_load_acquire(&eviction.thread)); /* it waits for the worker */
+    raise_by_one(&at_home.may_end);
+    CHECK_EQ(wf_thread_join(closer), 0);
+    CHECK_EQ(weft_await(busy), 0);
+    CHECK_EQ(weft_await(waiting), -ECANCELED);
+    weft_task *tasks[3];
+    for (int i = 0; i < 3; i++) { /* as many as may live at once */
+        tasks[i] = go_into(guest.host, stand_by, &guest.open);
+    }
+    raise_by_one(&guest.open);
+    CHECK_EQ(weft_await_all(tasks, 3, NULL), 0);
+    CHECK_EQ(weft_runtime_close(guest.host, -1), 0);
+}
+
 static void evict_stopper(const weft_options *options)
 {
     struct guest guest = {.host = NULL};
@@ -568,6 +639,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(room_for_one_who_was_cancelled_is_the_nexts),
     TAP_TEST(a_runtime_that_closes_takes_nothing_new),
     TAP_TEST(who_goes_with_its_runtime_is_forgotten_by_others),
+    TAP_TEST(the_count_of_a_guest_that_was_woken_is_given_back),
     TAP_TEST(a_task_may_close_another_runtime_by_force),
     TAP_TEST(a_failure_that_outlives_its_runtime_is_told_nobody),
 };
