@@ -13,6 +13,7 @@ endfunction()
 
 weft_bench_program(bench_queue bench/bench_queue.c bench/rivals.c)
 weft_bench_program(bench_fiber bench/bench_fiber.c)
+weft_bench_program(bench_time bench/bench_time.c)
 weft_bench_program(bench_sched bench/bench_sched.c)
 
 get_property(list GLOBAL PROPERTY WEFT_BENCH_LIST)

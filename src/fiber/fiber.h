@@ -183,6 +183,7 @@ struct wf_stack_options {
 struct wf_stack_class {
     struct wf_list partial; /* [lock]  slabs with free stacks; wholly free ones last */
     struct wf_list dirty;   /* [lock]  slabs with free stacks that hold memory; oldest first */
+    size_t count;           /* [lock]  stacks, free or not */
     size_t free_count;      /* [lock]  free stacks */
     size_t dirty_count;     /* [lock]  of them, those that hold memory */
 };

@@ -7,9 +7,10 @@
  * slab outside of its lock, since that is up to 66 system calls.
  *
  * Free stacks keep the memory of their touched pages, for the next one who will touch the same.
- * After a burst that is too much: when the free stacks of a size exceed a limit, first slabs that
- * are wholly free are unmapped, then the memory of free stacks in the others goes back, until half
- * of the limit is left, so that a program around the limit does not pay each time.  To make slabs
+ * After a burst that is too much: when the free stacks of a size exceed a limit, and are more than
+ * those in use, first slabs that are wholly free are unmapped, then the memory of free stacks in
+ * the others goes back, until half is left, so that a program that comes and goes does not pay each
+ * time.  To make slabs
  * wholly free, stacks are taken from those that are not, and there first from the lowest.
  *
  * Rejected: stacks of any size (they would not fit each other's holes; powers of two waste address
@@ -131,8 +132,10 @@ static unsigned take_some_locked(struct wf_stack_class *class, unsigned count,
 /* [locked pool->lock]  Once for a slab that comes, once for one that goes. */
 static void count_locked(struct wf_stack_pool *pool, const struct wf_slab *slab, bool is_new)
 {
+    struct wf_stack_class *class = &pool->classes[slab->class_index];
     pool->slabs = is_new ? pool->slabs + 1 : pool->slabs - 1;
     pool->stacks = is_new ? pool->stacks + slab->count : pool->stacks - slab->count;
+    class->count = is_new ? class->count + slab->count : class->count - slab->count;
     for (unsigned i = 0; i < slab->count; i++) {
         size_t *guards = &pool->guards[slab->stacks[i].guard];
         *guards = is_new ? *guards + 1 : *guards - 1;
@@ -283,9 +286,12 @@ static void pool_give(struct wf_stack_pool *pool, unsigned class_index, struct w
         give_locked(class, stack->slab, UINT64_C(1) << (stack - stack->slab->stacks), true);
     }
     const size_t free_bytes = class->free_count * wf_stack_class_size(class_index);
+    const size_t used_bytes = class->count * wf_stack_class_size(class_index) - free_bytes;
     wf_lock_release(&pool->lock);
-    if (free_bytes > pool->options.free_bytes_max) {
-        (void)shrink(pool, class_index, pool->options.free_bytes_max / 2);
+    const size_t bytes_max =
+        used_bytes > pool->options.free_bytes_max ? used_bytes : pool->options.free_bytes_max;
+    if (free_bytes > bytes_max) {
+        (void)shrink(pool, class_index, bytes_max / 2);
     }
 }
 
