@@ -116,6 +116,10 @@ typedef int64_t wf_deque_diff;
 /* Locks for the lists of those who wait for a task, chosen by its address. */
 #define WF_JOIN_LOCKS 64u
 
+/* Tasks that are granted something by one call before it wakes them: it then takes the lock of what
+ * they wait in once, and they do not run into it.  Of more, some are woken under the lock. */
+#define WF_WAKES_MAX 16u
+
 /* A build option for tests: a worker that sleeps looks again and again, after this time, whether
  * there is work that nobody calls it for.  It is a fault if there was some each time for so many
  * looks in a row: whoever brings work may be kept from its CPU between that and the call, but not

@@ -64,6 +64,15 @@ void wf_lock_acquire(struct wf_lock *lock);
 bool wf_lock_try(struct wf_lock *lock);
 /* [locked lock] */
 void wf_lock_release(struct wf_lock *lock);
+/* [any]  Whoever held it when this was called has let go of it, and touches it no more.  For those
+ * who were told something under the lock and are about to free it. */
+static inline void wf_lock_pass(struct wf_lock *lock)
+{
+    if (wf_load_acquire(&lock->word) != 0) { /* (L1) acquire: every use of it before the free */
+        wf_lock_acquire(lock);
+        wf_lock_release(lock);
+    }
+}
 
 /* ---- parking ------------------------------------------------------------------------------- */
 

@@ -70,6 +70,8 @@ struct wf_wait_node {
 
 /* [waiter]  A node of the calling task, or of the calling thread if `self` is NULL. */
 void wf_node_init(struct wf_wait_node *node, struct weft_task *self);
+/* [waiter]  It was granted something and is to wait once more. */
+void wf_node_reset(struct wf_wait_node *node);
 
 /* [locked]  To the end, or to the beginning for one that was woken and has to wait on. */
 void wf_waitq_push(struct wf_waitq *queue, struct wf_wait_node *node);
@@ -86,12 +88,23 @@ bool wf_waitq_claim_node(struct wf_waitq *queue, struct wf_wait_node *node);
  * task to be woken by wf_task_wake, better without the lock; NULL: none, a thread is woken here. */
 struct weft_task *wf_waitq_grant(struct wf_wait_node *node);
 
+/* Those to be woken when the lock is open again.  All zeros: nobody. */
+struct wf_wakes {
+    unsigned count;
+    struct weft_task *tasks[WF_WAKES_MAX];
+};
+/* [locked]  Grants the claimed node. */
+void wf_wakes_add(struct wf_wakes *wakes, struct wf_wait_node *node);
+/* [any]  In the order in which they were granted; better without the lock. */
+void wf_wakes_do(struct wf_wakes *wakes);
+
 /* [waiter]  Waits until it is granted: 0.  -ECANCELED, -ETIMEDOUT: it was not, and is out of the
  * queue.  The node was pushed; the queue is not locked.  `object` is what the dump shows. */
 int wf_waitq_wait(struct wf_wait_node *node, enum weft_wait wait, const void *object,
                   int64_t until_ns);
 
-/* [waiter]  Without waiting: what it waits for was given to it. */
+/* [waiter]  Without waiting: what it waits for was given to it, and the granter is done with the
+ * queue, which may be freed. */
 bool wf_waitq_is_granted(const struct wf_wait_node *node);
 
 /* [waiter]  Leaves the queue.  True: it was granted before, and the caller has what was granted. */

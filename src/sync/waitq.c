@@ -18,6 +18,10 @@
  * own address, which is always that of a task.  A thread is woken under the lock, and takes the
  * lock before it leaves, because what wakes it lies in its frame.
  *
+ * The queue, too, may be gone: who was granted what it waited for may free the object, a wait group
+ * in its frame, while the granter is still about to let go of the lock.  So whoever finds itself
+ * granted lets that lock pass first; mostly it is open already, and that costs one load.
+ *
  * A node of a selection stands in several queues, each with its own lock.  Who wants to grant it
  * something has to claim it first, by a CAS on what all its nodes share; who comes second leaves it
  * alone.  The waiter takes all of the locks, one after the other, before it leaves.
@@ -42,7 +46,13 @@ static void forget(struct wf_parting *parting)
 void wf_node_init(struct wf_wait_node *node, struct weft_task *self)
 {
     *node = (struct wf_wait_node){.parting = {.forget = forget}};
+    wf_atomic_init(&node->is_granted, 0);
     wf_waiter_init(&node->waiter, self);
+}
+
+void wf_node_reset(struct wf_wait_node *node)
+{
+    wf_store_relaxed(&node->is_granted, 0); /* relaxed: in no queue, so nobody else knows it */
 }
 
 /* ---- the queue ----------------------------------------------------------------------------- */
@@ -124,8 +134,8 @@ struct weft_task *wf_waitq_grant(struct wf_wait_node *node)
 {
     struct weft_task *task = node->waiter.task;
     if (task == NULL) {
-        wf_store_release(&node->is_granted, 1); /* (Q1) */
-        wf_waiter_wake(&node->waiter);          /* it waits for the lock that we hold */
+        wf_store_relaxed(&node->is_granted, 1); /* relaxed: it takes the lock before it leaves */
+        wf_waiter_wake(&node->waiter);
         return NULL;
     }
     struct wf_worker *worker = wf_worker_self();
@@ -138,11 +148,36 @@ struct weft_task *wf_waitq_grant(struct wf_wait_node *node)
     return task;
 }
 
+void wf_wakes_add(struct wf_wakes *wakes, struct wf_wait_node *node)
+{
+    struct weft_task *task = wf_waitq_grant(node);
+    if (task == NULL) {
+        return;
+    }
+    if (wakes->count == WF_WAKES_MAX) {
+        WF_REACHED("waitq.many_wakes");
+        wf_wakes_do(wakes);
+    }
+    wakes->tasks[wakes->count++] = task;
+}
+
+void wf_wakes_do(struct wf_wakes *wakes)
+{
+    for (unsigned i = 0; i < wakes->count; i++) {
+        wf_task_wake(wakes->tasks[i]);
+    }
+    wakes->count = 0;
+}
+
 /* ---- waiting ------------------------------------------------------------------------------- */
 
 bool wf_waitq_is_granted(const struct wf_wait_node *node)
 {
-    return wf_load_acquire(&node->is_granted) != 0; /* (Q1) */
+    if (wf_load_acquire(&node->is_granted) == 0) { /* (Q1); for a thread see wf_waitq_leave */
+        return false;
+    }
+    wf_lock_pass(&node->queue->lock);
+    return true;
 }
 
 bool wf_waitq_leave(struct wf_wait_node *node)

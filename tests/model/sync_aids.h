@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model/sync_aids.h - what the files of src/sync ask of the scheduler, for their kernels.
+ *
+ * A thread of the test is a task, with a worker of its own, or a foreign thread.  A task that waits
+ * is parked by its real state, and its thread by a parker: a lost wake-up is a deadlock.
+ */
+#ifndef MODEL_SYNC_AIDS_H
+#define MODEL_SYNC_AIDS_H
+
+#include <errno.h>
+
+#include "model/model.h"
+#include "sched/sched.h"
+#include "sync/sync.h"
+
+static weft_runtime runtime;
+static struct wf_task_pool pool;
+static struct wf_worker workers[MODEL_THREADS_MAX];
+
+/* By thread. */
+static struct weft_task selves[MODEL_THREADS_MAX];
+static bool is_foreign[MODEL_THREADS_MAX];
+static struct wf_parker parkers[MODEL_THREADS_MAX];
+
+struct wf_worker *wf_worker_self(void)
+{
+    return is_foreign[model_thread()] ? NULL : &workers[model_thread()];
+}
+
+struct weft_task *wf_task_self(void)
+{
+    return is_foreign[model_thread()] ? NULL : &selves[model_thread()];
+}
+
+void wf_task_suspend(struct weft_task *self)
+{
+    if (wf_state_park(&self->state)) {
+        (void)wf_parker_park(&parkers[self - selves], WF_FOREVER);
+    }
+}
+
+void wf_task_wake(struct weft_task *task)
+{
+    if (wf_state_wake(&task->state) == WF_WAKE_QUEUE) {
+        wf_parker_unpark(&parkers[task - selves]);
+    }
+}
+
+static inline void cancel(unsigned thread)
+{
+    if (wf_state_cancel(&selves[thread].state) == WF_WAKE_QUEUE) {
+        wf_parker_unpark(&parkers[thread]);
+    }
+}
+
+int wf_task_interrupted(struct weft_task *self)
+{
+    return wf_state_is_cancelled(&self->state) ? -ECANCELED : 0;
+}
+
+void wf_task_spend(struct weft_task *self)
+{
+    (void)self;
+}
+
+void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void *object,
+                         int64_t until_ns)
+{
+    (void)self;
+    (void)wait;
+    (void)object;
+    (void)until_ns;
+}
+
+void wf_wait_end(struct weft_task *self)
+{
+    (void)self;
+}
+
+void wf_waiter_init(struct wf_waiter *waiter, struct weft_task *self)
+{
+    waiter->task = self;
+    wf_parker_init(&waiter->parker);
+}
+
+void wf_waiter_wake(struct wf_waiter *waiter)
+{
+    MODEL_REQUIRE(waiter->task == NULL);
+    wf_parker_unpark(&waiter->parker);
+}
+
+bool wf_pool_enter(struct wf_task_pool *of)
+{
+    MODEL_REQUIRE(of == &pool);
+    return true;
+}
+
+void wf_pool_leave(struct wf_task_pool *of)
+{
+    MODEL_REQUIRE(of == &pool);
+}
+
+int64_t wf_clock_now(void)
+{
+    return 0;
+}
+
+/* [setup]  All are tasks. */
+static inline void start_tasks(void)
+{
+    runtime = (weft_runtime){0};
+    pool = (struct wf_task_pool){.runtime = &runtime};
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        selves[i] = (struct weft_task){.pool = &pool};
+        wf_store_relaxed(&selves[i].deadline, WEFT_NEVER);
+        wf_state_init(&selves[i].state, 1);
+        workers[i] = (struct wf_worker){.runtime = &runtime, .pool = &pool, .index = i};
+        wf_parker_init(&parkers[i]);
+        is_foreign[i] = false;
+    }
+}
+
+#endif
