@@ -42,6 +42,8 @@ weft_model(model_world tests/model/model_world.c src/sched/safepoint.c src/sched
   src/os/park.c)
 weft_model(model_waitq tests/model/model_waitq.c src/sync/waitq.c src/sched/state.c src/os/lock.c
   src/os/park.c)
+weft_model(model_sem tests/model/model_sem.c src/sync/sem.c src/sync/waitq.c src/sched/state.c
+  src/os/lock.c src/os/park.c)
 weft_model(model_trace tests/model/model_trace.c src/trace/ring.c src/os/lock.c)
 weft_model(model_registry tests/model/model_registry.c src/fiber/registry.c src/os/lock.c)
 

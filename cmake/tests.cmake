@@ -77,6 +77,8 @@ weft_test(test_join tests/unit/sched/test_join.c)
 weft_test(test_task tests/unit/sched/test_task.c)
 target_link_libraries(test_task PRIVATE m) # rounding modes
 
+weft_test(test_sem tests/unit/sync/test_sem.c)
+
 weft_test(test_fiber tests/unit/fiber/test_fiber.c)
 target_link_libraries(test_fiber PRIVATE m) # rounding modes
 weft_test(test_migrate tests/unit/fiber/test_migrate.c)

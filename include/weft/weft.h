@@ -13,6 +13,7 @@
 #include <weft/poll.h>
 #include <weft/runtime.h>
 #include <weft/scope.h>
+#include <weft/sync.h>
 #include <weft/task.h>
 #include <weft/time.h>
 #include <weft/types.h>

@@ -19,6 +19,7 @@
  *
  *   edge  from                           to                            carries
  *   Q1    waitq.c grant: store           is_granted: load              what the granter did before
+ *   E1    sem.c release: CAS, store      acquire: CAS                  what the releaser did before
  */
 #ifndef WF_SYNC_SYNC_H
 #define WF_SYNC_SYNC_H
@@ -112,5 +113,26 @@ bool wf_waitq_leave(struct wf_wait_node *node);
 
 /* [waiter]  Leaves for good: what was granted is passed on. */
 void wf_waitq_abandon(struct wf_wait_node *node);
+
+/* ---- what is built on it ------------------------------------------------------------------- */
+
+/*
+ * Each wait has three phases, so that it can be a function that waits or a future that is asked:
+ *
+ *   begin     the node is initialised.  0: what is wanted is there, and the node was not needed;
+ *             -EINPROGRESS: the node stands in the queue
+ *   granted?  wf_waitq_is_granted, unless there is a function of its own
+ *   abandon   leaves it, whether or not it was granted, and sees to those who wait behind
+ */
+
+/* sem.c  A number of permits.  See there. */
+struct wf_sem {
+    wf_atomic_u64 word;    /* [any: CAS]  permits << 1 | somebody waits */
+    struct wf_waitq queue; /* `count` of a node: the permits it waits for */
+};
+/* [waiter] */
+int wf_sem_begin(struct wf_sem *sem, struct wf_wait_node *node, uint32_t count);
+/* [any, not locked] */
+void wf_sem_abandon(struct wf_wait_node *node);
 
 #endif

@@ -125,6 +125,22 @@ FAULTS = [
      ("    wf_lock_pass(&node->queue->lock);\n", "")),
     ("waitq: a waiter is woken and not granted", "model_waitq", "src/sync/waitq.c",
      ("    WF_JITTER();\n    wf_store_release(&node->is_granted, 1);", "    WF_JITTER();\n   ")),
+    ("sem: permits are looked at before the bit is set", "model_sem", "src/sync/sem.c",
+     ("    } while (!wf_cas_acquire(&sem->word, &word, next)); /* (E1) */",
+      "    } while (is_enough && !wf_cas_acquire(&sem->word, &word, next));\n"
+      "    if (!is_enough) {\n"
+      "        (void)wf_fetch_or_relaxed(&sem->word, WAITERS);\n    }")),
+    ("sem: who leaves keeps those behind from what is there", "model_sem", "src/sync/sem.c",
+     ("        if (rc != 0) {\n            serve_those_behind(sem);\n        }\n", "")),
+    ("sem: one that never runs again stays in the way", "model_sem", "src/sync/sem.c",
+     ("    wf_waitq_abandon(node);\n    serve_those_behind(sem);", "    wf_waitq_abandon(node);")),
+    ("sem: it may go while the releaser has its lock", "model_sem", "src/sync/sem.c",
+     ("            wf_lock_pass(&sem->queue.lock); /* whoever released may be inside still */\n", "")),
+    ("sem: the first is served alone", "model_sem", "src/sync/sem.c",
+     ("    while ((first = wf_plain_load(&sem->queue.first)) != NULL && first->count <= permits) {",
+      "    if ((first = wf_plain_load(&sem->queue.first)) != NULL && first->count <= permits) {"),
+     ("            wf_wakes_add(wakes, first);",
+      "            wf_wakes_add(wakes, first);\n            first = sem->queue.first;")),
     ("state: a wake leaves a notice that is set alone", "model_state", "src/sched/state.c",
      ("        if (lifecycle_of(word) == WF_IDLE) {\n            next = with_lifecycle(word,",
       "        if (lifecycle_of(word) == WF_ACTIVE && (word & NOTIFIED) != 0) {\n"

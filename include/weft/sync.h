@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weft/sync.h - what tasks and threads wait for each other with.
+ *
+ * Zeros:    an object that is all zeros is ready; what needs a number has a WEFT_*_INIT(number).
+ *           None needs an end, none allocates, and each is at most a cache line.  It must not be
+ *           moved or freed while somebody is inside a call with it.
+ * Waiting:  suspends the calling task, never its worker's thread; called from a thread that is no
+ *           worker it blocks that thread.  The calls whose names begin with try never wait, and
+ * need no runtime at all. Ends:     a wait of a task ends with -ECANCELED when the task is
+ * cancelled, and with -ETIMEDOUT when its deadline comes; nothing has changed then.  A call that
+ * need not wait succeeds all the same.  There are no calls with a time limit of their own:
+ *
+ *               weft_time old = weft_deadline(weft_in(5 * WEFT_MILLISECOND));
+ *               int rc = weft_sem_acquire(&seats, 1);
+ *               weft_deadline(old);
+ *
+ *           A foreign thread has no deadline and cannot be cancelled: it waits as long as it takes.
+ * Grants:   what was given to a task that waits is the task's, even if it is cancelled at that very
+ *           moment: the call succeeds, and the next one that waits says -ECANCELED.
+ * Order:    who waits longest is served first, but for the mutex, which says why not.
+ * Memory:   what was done before an unlock, a release, a notify, an arrival or a done is seen by
+ *           whoever the call lets go on.
+ */
+#ifndef WEFT_SYNC_H
+#define WEFT_SYNC_H
+
+#include <weft/types.h>
+
+WEFT_BEGIN
+
+/* ---- semaphore ------------------------------------------------------------------------------- */
+
+/* A number of permits: seats, connections, slots.  Nobody owns a permit: who releases one need not
+ * be who acquired it. */
+typedef struct weft_sem {
+    uint64_t private_data[4];
+} weft_sem;
+
+/* Of one semaphore, at most. */
+#define WEFT_PERMITS_MAX UINT32_MAX
+
+/* With so many permits at first; all zeros has none. */
+/* clang-format off */
+#define WEFT_SEM_INIT(permits) {{(uint64_t)(uint32_t)(permits) << 1, 0, 0, 0}}
+/* clang-format on */
+
+/* The same for one that is not static.  Nobody uses it yet.  -EINVAL: NULL. */
+WEFT_API int weft_sem_init(weft_sem *sem, uint32_t permits);
+
+/*
+ * Takes so many permits, all at once; waits until there are as many and all who came before have
+ * theirs.  A request for many is not passed by small ones that come later.
+ *
+ * 0            it has them
+ * -EINVAL      NULL, or a count of 0
+ * -ECANCELED   the task was asked to end
+ * -ETIMEDOUT   the task's deadline came first
+ */
+WEFT_API int weft_sem_acquire(weft_sem *sem, uint32_t count);
+
+/* The same without waiting.  -EAGAIN: there are not as many, or others wait. */
+WEFT_API int weft_sem_try_acquire(weft_sem *sem, uint32_t count);
+
+/* Gives so many permits.  -EINVAL: NULL, or a count of 0; -EOVERFLOW: it would have more than
+ * WEFT_PERMITS_MAX, and has as many as before. */
+WEFT_API int weft_sem_release(weft_sem *sem, uint32_t count);
+
+/* How many nobody has taken, at this moment.  -EINVAL: NULL. */
+WEFT_API int64_t weft_sem_permits(const weft_sem *sem);
+
+WEFT_END
+
+#endif
