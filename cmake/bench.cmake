@@ -15,6 +15,7 @@ weft_bench_program(bench_queue bench/bench_queue.c bench/rivals.c)
 weft_bench_program(bench_fiber bench/bench_fiber.c)
 weft_bench_program(bench_time bench/bench_time.c)
 weft_bench_program(bench_sched bench/bench_sched.c)
+weft_bench_program(bench_chan bench/bench_chan.c)
 
 get_property(list GLOBAL PROPERTY WEFT_BENCH_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/bench.list CONTENT "${list}")

@@ -9,6 +9,7 @@
 #define WEFT_VERSION_MINOR 1
 #define WEFT_VERSION_PATCH 0
 
+#include <weft/chan.h>
 #include <weft/obs.h>
 #include <weft/poll.h>
 #include <weft/runtime.h>

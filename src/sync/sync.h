@@ -20,6 +20,7 @@
  *   edge  from                           to                            carries
  *   Q1    waitq.c grant: store           is_granted: load              what the granter did before
  *   E1    sem.c release: CAS, store      acquire: CAS                  what the releaser did before
+ *   K1    spin.h release: store          acquire: exchange             what was done under the lock
  */
 #ifndef WF_SYNC_SYNC_H
 #define WF_SYNC_SYNC_H
@@ -33,6 +34,7 @@
 #include "base/base.h"
 #include "os/os.h"
 #include "sched/sched.h"
+#include "sync/spin.h"
 
 /* ---- the wait queue ------------------------------------------------------------------------ */
 
@@ -48,12 +50,14 @@ struct wf_waitq {
 /* Whoever waits in several queues for the first that grants something. */
 struct wf_selection {
     WF_ATOMIC(int32_t) winner; /* [any: CAS]  the `index` of the node that was claimed; -1: none */
+    struct wf_waiter waiter;   /* [const]  where a thread waits for all of them */
 };
 
 struct wf_wait_node {
     struct wf_wait_node *next;      /* [locked] */
     struct wf_wait_node *prev;      /* [locked] */
     struct wf_waitq *queue;         /* [const]  while it waits */
+    struct wf_spin *spin;           /* [const]  the lock, if it is not that of the queue; or NULL */
     struct wf_waiter waiter;        /* [const]  a task, green or not, or a thread */
     bool is_queued;                 /* [locked] */
     int32_t index;                  /* [const]  in the selection */

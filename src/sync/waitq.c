@@ -134,8 +134,9 @@ struct weft_task *wf_waitq_grant(struct wf_wait_node *node)
 {
     struct weft_task *task = node->waiter.task;
     if (task == NULL) {
+        struct wf_selection *all = node->selection;
         wf_store_relaxed(&node->is_granted, 1); /* relaxed: it takes the lock before it leaves */
-        wf_waiter_wake(&node->waiter);
+        wf_waiter_wake(all != NULL ? &all->waiter : &node->waiter);
         return NULL;
     }
     struct wf_worker *worker = wf_worker_self();
@@ -176,19 +177,39 @@ bool wf_waitq_is_granted(const struct wf_wait_node *node)
     if (wf_load_acquire(&node->is_granted) == 0) { /* (Q1); for a thread see wf_waitq_leave */
         return false;
     }
-    wf_lock_pass(&node->queue->lock);
+    if (node->spin == NULL) { /* else whoever granted it has a reference of its own */
+        wf_lock_pass(&node->queue->lock);
+    }
     return true;
+}
+
+/* [waiter]  The lock of the queue that it is in. */
+static void lock_queue(struct wf_wait_node *node)
+{
+    if (node->spin != NULL) {
+        wf_spin_acquire(node->spin);
+    } else {
+        wf_lock_acquire(&node->queue->lock);
+    }
+}
+
+static void unlock_queue(struct wf_wait_node *node)
+{
+    if (node->spin != NULL) {
+        wf_spin_release(node->spin);
+    } else {
+        wf_lock_release(&node->queue->lock);
+    }
 }
 
 bool wf_waitq_leave(struct wf_wait_node *node)
 {
-    struct wf_waitq *queue = node->queue;
-    wf_lock_acquire(&queue->lock);
+    lock_queue(node);
     const bool is_granted = wf_load_relaxed(&node->is_granted) != 0; /* relaxed: the lock's */
     if (wf_plain_load(&node->is_queued)) {
-        take_out(queue, node);
+        take_out(node->queue, node);
     }
-    wf_lock_release(&queue->lock);
+    unlock_queue(node);
     return is_granted;
 }
 

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync/spin.c - when a spin lock is held.
+ *
+ * First the CPU waits, then the thread lets others run: on a machine that is busy the holder may be
+ * one that has lost its CPU.  If it does not come back although we yield, it has a lower priority
+ * than we have, by the kernel's real-time classes: then only sleeping lets it run.
+ */
+#include <sched.h>
+
+#include "os/os.h"
+#include "sync/spin.h"
+
+enum {
+    LOOKS = 100,           /* before the thread yields, some microseconds */
+    YIELDS = 1000,         /* before it sleeps between its looks */
+    SLEEP_NS = 100 * 1000, /* of which nobody wakes it */
+};
+
+void wf_spin_wait(struct wf_spin *spin)
+{
+    unsigned looks = 0;
+    do { /* Ends when the holder has released it, and nobody else was faster. */
+        do {
+            looks++;
+            wf_spin_hint();
+#ifndef WF_MODEL
+            if (looks > LOOKS + YIELDS) {
+                (void)wf_futex_wait(&spin->word, 1, wf_clock_now() + SLEEP_NS);
+            } else if (looks > LOOKS) {
+                (void)sched_yield();
+            }
+#endif
+        } while (wf_load_relaxed(&spin->word) != 0);    /* relaxed: the exchange decides */
+    } while (wf_exchange_acquire(&spin->word, 1) != 0); /* (K1) */
+}

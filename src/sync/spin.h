@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync/spin.h - a lock for a few dozen instructions, that is given back by a plain store.
+ *
+ * Half of what wf_lock costs without contention is the exchange by which its release learns that
+ * somebody sleeps: 6 ns, of the 20 that a buffered send may take.  Here nobody sleeps for the lock:
+ * who finds it held looks again, and after a while lets other threads run.  So it is only for what
+ * is held for a few nanoseconds, and never across a call that waits or allocates.  A thread that
+ * loses its CPU while it holds one makes others yield until it has it again.
+ *
+ * Several may be held together, by address; they rank below all other locks.
+ */
+#ifndef WF_SYNC_SPIN_H
+#define WF_SYNC_SPIN_H
+
+#include "base/base.h"
+
+/* All zeros is open. */
+struct wf_spin {
+    wf_atomic_u32 word; /* [any: exchange]  1: held */
+};
+
+/* spin.c  [any]  It was held a moment ago. */
+void wf_spin_wait(struct wf_spin *spin);
+
+/* [any] */
+static inline void wf_spin_acquire(struct wf_spin *spin)
+{
+    if (wf_exchange_acquire(&spin->word, 1) != 0) { /* (K1) */
+        wf_spin_wait(spin);
+    }
+}
+
+/* [locked] */
+static inline void wf_spin_release(struct wf_spin *spin)
+{
+    wf_store_release(&spin->word, 0); /* (K1) */
+}
+
+#endif
