@@ -157,6 +157,7 @@
 #endif /* WF_MODEL */
 
 /* Cells that are passed by address to functions need a named type. */
+typedef WF_ATOMIC(int32_t) wf_atomic_i32;
 typedef WF_ATOMIC(uint32_t) wf_atomic_u32;
 typedef WF_ATOMIC(uint64_t) wf_atomic_u64;
 

@@ -8,9 +8,9 @@
  * pool, because a wake may come after it has gone.
  *
  * Everybody else (weft_join, of which there may be several; threads; tasks of another runtime;
- * weft_race) stands in a list of the task, under one of a few locks chosen by its address.  Wakes
- * happen under that lock, and who waits takes it before it leaves: so its node may lie in its
- * frame.
+ * weft_race; weft_select; futures) stands in a list of the task, under one of a few locks chosen by
+ * its address.  Wakes happen under that lock, and who waits takes it before it leaves: so its node
+ * may lie in its frame.
  */
 #include <errno.h>
 
@@ -18,10 +18,10 @@
 #include "sched/sched.h"
 
 /* Whoever waits for the first of several. */
-struct wf_race {
-    WF_ATOMIC(int32_t) winner; /* [any: CAS]  -1: none yet */
-    weft_task **tasks;         /* [const]  whose lists it stands in */
-    size_t count;              /* [const] */
+struct race {
+    wf_atomic_i32 winner; /* [any: CAS]  -1: none yet */
+    weft_task **tasks;    /* [const]  whose lists it stands in */
+    size_t count;         /* [const] */
 };
 
 struct wf_lock wf_join_locks[WF_JOIN_LOCKS] = {
@@ -71,10 +71,10 @@ void wf_joiners_wake(struct weft_task *task)
     while ((joiner = wf_plain_load(&task->joiners)) != NULL) {
         wf_plain_store(&task->joiners, wf_plain_load(&joiner->next));
         wf_plain_store(&joiner->is_listed, false);
-        if (joiner->race != NULL) {
+        if (joiner->winner != NULL) {
             int32_t nobody = -1;
-            /* relaxed: the lock orders it for the one whose race it is */
-            (void)wf_cas_relaxed(&joiner->race->winner, &nobody, joiner->index);
+            /* relaxed: the lock orders it for the one who waits */
+            (void)wf_cas_relaxed(joiner->winner, &nobody, joiner->index);
         }
         wf_waiter_wake(joiner->waiter);
     }
@@ -104,7 +104,7 @@ void wf_join_forget(struct weft_task *task)
     if (wait == WEFT_WAIT_OUTER_TASK) {
         list_forget((struct weft_task *)object, task);
     } else if (wait == WEFT_WAIT_OUTER_TASKS) {
-        const struct wf_race *race = (const struct wf_race *)object;
+        const struct race *race = (const struct race *)object;
         for (size_t i = 0; i < race->count; i++) {
             list_forget(race->tasks[i], task);
         }
@@ -334,7 +334,7 @@ int weft_await_all(weft_task **tasks, size_t count, intptr_t *results)
 }
 
 /* [any]  Waits for the winner; its index, or why the caller may not wait. */
-static int race_wait(struct weft_task *self, struct wf_race *race, struct wf_waiter *waiter,
+static int race_wait(struct weft_task *self, struct race *race, struct wf_waiter *waiter,
                      enum weft_wait wait)
 {
     int rc = 0;
@@ -364,14 +364,14 @@ static int race_run(weft_task **tasks, size_t count, struct wf_joiner *joiners)
 {
     struct weft_task *self = wf_task_self();
     struct wf_waiter waiter;
-    struct wf_race race = {.tasks = tasks, .count = count};
+    struct race race = {.tasks = tasks, .count = count};
     wf_waiter_init(&waiter, self);
     wf_atomic_init(&race.winner, -1);
     enum weft_wait wait = WEFT_WAIT_TASKS;
     size_t listed = 0;
     for (; listed < count; listed++) {
         joiners[listed] =
-            (struct wf_joiner){.waiter = &waiter, .race = &race, .index = (int)listed};
+            (struct wf_joiner){.waiter = &waiter, .winner = &race.winner, .index = (int)listed};
         if (self != NULL && tasks[listed]->pool != self->pool) {
             wait = WEFT_WAIT_OUTER_TASKS;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/poll.h - poll tasks and futures, and what any wait leaves in the hands of others: a part of
- * sched.h, which includes it.
+ * sched/poll.h - what a wait leaves in the hands of others, and poll tasks and futures, which leave
+ * more than one such thing: a part of sched.h, which includes it.
  */
 #ifndef WF_SCHED_POLL_H
 #define WF_SCHED_POLL_H
@@ -47,6 +47,24 @@ static inline void wf_parting_remove(struct weft_task *self, struct wf_parting *
 
 /* [the task, closer]  Those who know of its waits do not any more. */
 void wf_partings_forget(struct weft_task *task);
+
+/* ---- joiners ------------------------------------------------------------------------------- */
+
+/* Somebody who waits for the end of a task, perhaps for more than that: see join.c. */
+struct wf_joiner {
+    struct wf_joiner *next;   /* [lock] */
+    struct wf_waiter *waiter; /* [const] */
+    wf_atomic_i32 *winner; /* [const]  of those it waits for; -1: none; NULL: it is the only one */
+    int32_t index;         /* [const]  what the end of the task makes of it */
+    bool is_listed;        /* [lock] */
+};
+
+/* join.c  [any, holding a handle]  It is woken at the end.  False: the task has ended. */
+bool wf_joiner_enter(struct weft_task *task, struct wf_joiner *joiner);
+/* join.c  [the joiner]  After this nobody knows its node. */
+void wf_joiner_leave(struct weft_task *task, struct wf_joiner *joiner);
+/* join.c  [any]  The task has ended: its result, which counts as seen. */
+intptr_t wf_join_observe(struct weft_task *task);
 
 /* ---- poll tasks ---------------------------------------------------------------------------- */
 

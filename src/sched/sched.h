@@ -627,22 +627,6 @@ extern struct wf_lock wf_join_locks[WF_JOIN_LOCKS];
 /* join.c  [owner]  Wakes those who wait by way of wf_state_share. */
 void wf_joiners_wake(struct weft_task *task);
 
-struct wf_race;
-/* Somebody who waits for the end of a task, in the list of it. */
-struct wf_joiner {
-    struct wf_joiner *next;   /* [lock of join.c] */
-    struct wf_waiter *waiter; /* [const] */
-    struct wf_race *race;     /* [const]  NULL: waits for one task */
-    int index;                /* [const]  in the race */
-    bool is_listed;           /* [lock of join.c] */
-};
-/* join.c  [any, holding a handle]  It is woken at the end.  False: the task has ended. */
-bool wf_joiner_enter(struct weft_task *task, struct wf_joiner *joiner);
-/* join.c  [the joiner]  After this nobody knows its node. */
-void wf_joiner_leave(struct weft_task *task, struct wf_joiner *joiner);
-/* join.c  [any]  The task has ended: its result, which counts as seen. */
-intptr_t wf_join_observe(struct weft_task *task);
-
 /* local.c  [the task]  Destroys its task-local values. */
 void wf_locals_done(struct weft_task *task);
 

@@ -49,8 +49,8 @@ struct wf_waitq {
 
 /* Whoever waits in several queues for the first that grants something. */
 struct wf_selection {
-    WF_ATOMIC(int32_t) winner; /* [any: CAS]  the `index` of the node that was claimed; -1: none */
-    struct wf_waiter waiter;   /* [const]  where a thread waits for all of them */
+    wf_atomic_i32 winner;    /* [any: CAS]  the `index` of the node that was claimed; -1: none */
+    struct wf_waiter waiter; /* [const]  where a thread waits for all of them */
 };
 
 struct wf_wait_node {
