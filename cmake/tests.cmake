@@ -78,8 +78,11 @@ weft_test(test_task tests/unit/sched/test_task.c)
 target_link_libraries(test_task PRIVATE m) # rounding modes
 
 weft_test(test_sem tests/unit/sync/test_sem.c)
+weft_test(test_broadcast tests/unit/sync/test_broadcast.c)
 weft_test(test_chan tests/unit/sync/test_chan.c)
+weft_test(test_oneshot tests/unit/sync/test_oneshot.c)
 weft_test(test_select tests/unit/sync/test_select.c)
+weft_test(test_watch tests/unit/sync/test_watch.c)
 
 weft_test(test_fiber tests/unit/fiber/test_fiber.c)
 target_link_libraries(test_fiber PRIVATE m) # rounding modes

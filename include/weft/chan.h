@@ -91,6 +91,140 @@ WEFT_API size_t weft_chan_capacity(const weft_chan *chan);
 /* True for NULL. */
 WEFT_API bool weft_chan_is_closed(const weft_chan *chan);
 
+/* ---- one value, once ------------------------------------------------------------------------- */
+
+/*
+ * One who sends and one who receives.  All zeros is an empty one; it needs no end, and may be gone
+ * as soon as the value was received: nobody touches it after that.  To be used again it is made all
+ * zeros again.
+ */
+typedef struct weft_oneshot {
+    uintptr_t opaque[3];
+} weft_oneshot;
+
+/* Never waits.  0; -EPIPE: it is closed; -EALREADY: a value was sent before; -EINVAL: NULL. */
+WEFT_API int weft_oneshot_send(weft_oneshot *oneshot, void *value);
+
+/*
+ * Waits for the value.
+ *
+ * 0            *value is it (`value` may be NULL)
+ * -EPIPE       it was closed, and nothing was sent before
+ * -EALREADY    it was received before
+ * -EBUSY       another one waits for it
+ * -EINVAL      NULL
+ * -ECANCELED, -ETIMEDOUT
+ */
+WEFT_API int weft_oneshot_recv(weft_oneshot *oneshot, void **value);
+/* The same without waiting: -EAGAIN. */
+WEFT_API int weft_oneshot_try_recv(weft_oneshot *oneshot, void **value);
+
+/* By either side: nothing will be sent.  0, also when a value is there, which can be received;
+ * -EPIPE: it was closed before; -EINVAL: NULL. */
+WEFT_API int weft_oneshot_close(weft_oneshot *oneshot);
+
+/* ---- to everybody ---------------------------------------------------------------------------- */
+
+/* Every subscriber receives every item, if it is not too slow: the last `capacity` items are kept,
+ * and nobody waits for those who lag behind. */
+typedef struct weft_broadcast weft_broadcast;
+
+/* One who receives.  Belongs to one task or thread at a time. */
+typedef struct weft_subscription {
+    weft_broadcast *broadcast; /* NULL: none */
+    uint64_t next;             /* the number of the item it receives next */
+    uint64_t lost;             /* how many it has missed in all */
+} weft_subscription;
+
+/* -EINVAL: no `out`, an item size or a capacity of 0 or too large (see weft_chan_open); -ENOMEM. */
+WEFT_API int weft_broadcast_open(weft_broadcast **out, size_t item_size, size_t capacity);
+
+/* Never waits.  0; -EPIPE: it is closed; -EINVAL: NULL. */
+WEFT_API int weft_broadcast_send(weft_broadcast *broadcast, const void *item);
+
+/* From the next item on; has a handle of its own, until weft_unsubscribe.  -EINVAL: NULL. */
+WEFT_API int weft_subscribe(weft_subscription *out, weft_broadcast *broadcast);
+/* A subscription that is over, or all zeros, is left as it is; NULL is allowed. */
+WEFT_API void weft_unsubscribe(weft_subscription *subscription);
+
+/*
+ * The next item.
+ *
+ * >= 0         *item is it; so many before it were missed
+ * -EPIPE       it is closed, and there are no more
+ * -EINVAL      NULL, or a subscription that is over
+ * -ECANCELED, -ETIMEDOUT
+ */
+WEFT_API int64_t weft_broadcast_recv(weft_subscription *subscription, void *item);
+/* The same without waiting: -EAGAIN. */
+WEFT_API int64_t weft_broadcast_try_recv(weft_subscription *subscription, void *item);
+
+/* Items that are kept for it, and how many are kept at the most; 0 for NULL. */
+WEFT_API size_t weft_broadcast_length(const weft_subscription *subscription);
+WEFT_API size_t weft_broadcast_capacity(const weft_broadcast *broadcast);
+
+/* As those of channels. */
+WEFT_API int weft_broadcast_close(weft_broadcast *broadcast);
+WEFT_API weft_broadcast *weft_broadcast_ref(weft_broadcast *broadcast);
+WEFT_API void weft_broadcast_drop(weft_broadcast *broadcast);
+
+/* ---- the newest value ------------------------------------------------------------------------ */
+
+/* A value that is replaced now and then, and looked at.  Its versions are numbered from 1; who is
+ * late sees the newest, and that others have been missed. */
+typedef struct weft_watch weft_watch;
+
+/* `value` is the first version.  -EINVAL: NULL, a size of 0 or above WEFT_ITEM_SIZE_MAX; -ENOMEM.
+ */
+WEFT_API int weft_watch_open(weft_watch **out, size_t size, const void *value);
+
+/* Replaces the value.  0; -EPIPE: it is closed; -EINVAL: NULL; -ENOMEM: only while it is borrowed,
+ * and nothing has changed. */
+WEFT_API int weft_watch_set(weft_watch *watch, const void *value);
+
+/*
+ * Replaces the value by what `fn` makes of a copy of it; if somebody else was faster, of a copy of
+ * that: so fn may be called several times, may wait, and must change nothing but the copy.
+ *
+ * 1         fn gave true: the copy is the new value
+ * 0         fn gave false: nothing has changed
+ * -EPIPE    it is closed
+ * -EINVAL   NULL
+ * -ENOMEM
+ */
+WEFT_API int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *arg), void *arg);
+
+/* A copy of the value; *version, if not NULL, is its number.  0; -EINVAL: NULL. */
+WEFT_API int weft_watch_get(weft_watch *watch, void *value, uint64_t *version);
+
+/* The value itself, which does not change until it is given back: others set a new one meanwhile.
+ * NULL for NULL. */
+WEFT_API const void *weft_watch_borrow(weft_watch *watch, uint64_t *version);
+WEFT_API void weft_watch_return(weft_watch *watch, const void *value);
+
+/*
+ * Waits until there is another version than *version, and puts its number there.
+ *
+ *     uint64_t seen = 0;
+ *     while (weft_watch_wait(watch, &seen) == 0) {
+ *         weft_watch_get(watch, &settings, &seen);
+ *     }
+ *
+ * 0            there is
+ * -EPIPE       it is closed, and there is not
+ * -EINVAL      NULL
+ * -ECANCELED, -ETIMEDOUT
+ */
+WEFT_API int weft_watch_wait(weft_watch *watch, uint64_t *version);
+
+/* The newest version's number; 0 for NULL. */
+WEFT_API uint64_t weft_watch_version(const weft_watch *watch);
+
+/* As those of channels; the last value can still be looked at. */
+WEFT_API int weft_watch_close(weft_watch *watch);
+WEFT_API weft_watch *weft_watch_ref(weft_watch *watch);
+WEFT_API void weft_watch_drop(weft_watch *watch);
+
 /* ---- the first of several -------------------------------------------------------------------- */
 
 enum weft_case_kind {

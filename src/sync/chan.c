@@ -27,8 +27,7 @@
 #include "sync/chan.h"
 
 enum {
-    GROWTH_MIN = 16,  /* slots of a ring that was empty */
-    CLOSE_BATCH = 32, /* tasks woken at once by a close */
+    GROWTH_MIN = 16, /* slots of a ring that was empty */
     UNBOUNDED_MAX = 1 << 30,
 };
 
@@ -102,8 +101,6 @@ static int grow(struct weft_chan *chan, uint32_t seen)
     wf_spin_acquire(&chan->lock);
     if (chan->slots == seen) {
         items = ring_move(chan, items, slots);
-    } else {
-        WF_REACHED("chan.has_grown_meanwhile");
     }
     wf_spin_release(&chan->lock);
     wf_free(items);
@@ -512,43 +509,19 @@ int weft_chan_open(weft_chan **out, size_t item_size, size_t capacity)
     return 0;
 }
 
-/* [locked]  Ends the wait of up to so many; gives their number, and the tasks to be woken. */
-static size_t turn_away(struct weft_chan *chan, struct weft_task **tasks, size_t max)
-{
-    size_t count = 0;
-    while (count < max) { /* each turn takes one out */
-        struct wf_wait_node *node = claim(&chan->receivers);
-        node = node != NULL ? node : claim(&chan->senders);
-        if (node == NULL) {
-            break;
-        }
-        node->result = -EPIPE;
-        tasks[count++] = wf_waitq_grant(node);
-    }
-    return count;
-}
-
 int weft_chan_close(weft_chan *chan)
 {
     if (chan == NULL) {
         return -EINVAL;
     }
-    struct weft_task *tasks[CLOSE_BATCH];
-    size_t count;
     wf_spin_acquire(&chan->lock);
     if (wf_plain_load(&chan->is_closed)) {
         wf_spin_release(&chan->lock);
         return -EPIPE;
     }
     wf_plain_store(&chan->is_closed, true); /* nobody comes to wait from here on */
-    do {
-        count = turn_away(chan, tasks, CLOSE_BATCH);
-        wf_spin_release(&chan->lock);
-        for (size_t i = 0; i < count; i++) {
-            wake(tasks[i]);
-        }
-        wf_spin_acquire(&chan->lock);
-    } while (count == CLOSE_BATCH);
+    wf_waitq_grant_all(&chan->receivers, &chan->lock, -EPIPE);
+    wf_waitq_grant_all(&chan->senders, &chan->lock, -EPIPE);
     wf_spin_release(&chan->lock);
     return 0;
 }

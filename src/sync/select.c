@@ -280,7 +280,6 @@ static void enter_tasks(struct select *select)
                                          .winner = &select->selection.winner,
                                          .index = (int32_t)i};
             if (!wf_joiner_enter(select->cases[i].object, joiner)) {
-                WF_REACHED("select.task_ended_meanwhile");
                 (void)win(select, (int32_t)i);
             }
         }

@@ -17,20 +17,28 @@ enum {
     SLEEP_NS = 100 * 1000, /* of which nobody wakes it */
 };
 
+void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned looks)
+{
+    wf_spin_hint();
+#ifndef WF_MODEL
+    if (looks > LOOKS + YIELDS) {
+        (void)wf_futex_wait(word, held, wf_clock_now() + SLEEP_NS);
+    } else if (looks > LOOKS) {
+        (void)sched_yield();
+    }
+#else
+    (void)word;
+    (void)held;
+    (void)looks;
+#endif
+}
+
 void wf_spin_wait(struct wf_spin *spin)
 {
     unsigned looks = 0;
     do { /* Ends when the holder has released it, and nobody else was faster. */
         do {
-            looks++;
-            wf_spin_hint();
-#ifndef WF_MODEL
-            if (looks > LOOKS + YIELDS) {
-                (void)wf_futex_wait(&spin->word, 1, wf_clock_now() + SLEEP_NS);
-            } else if (looks > LOOKS) {
-                (void)sched_yield();
-            }
-#endif
+            wf_spin_pause(&spin->word, 1, looks++);
         } while (wf_load_relaxed(&spin->word) != 0);    /* relaxed: the exchange decides */
     } while (wf_exchange_acquire(&spin->word, 1) != 0); /* (K1) */
 }

@@ -20,6 +20,9 @@ struct wf_spin {
     wf_atomic_u32 word; /* [any: exchange]  1: held */
 };
 
+/* spin.c  [any]  Between two looks at a word which somebody is about to change from `held`;
+ * `looks` is their number. */
+void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned looks);
 /* spin.c  [any]  It was held a moment ago. */
 void wf_spin_wait(struct wf_spin *spin);
 

@@ -102,6 +102,9 @@ struct wf_wakes {
 void wf_wakes_add(struct wf_wakes *wakes, struct wf_wait_node *node);
 /* [any]  In the order in which they were granted; better without the lock. */
 void wf_wakes_do(struct wf_wakes *wakes);
+/* [locked by `spin`]  Grants all who wait, with this result.  The lock is open now and then
+ * meanwhile, and held at the end. */
+void wf_waitq_grant_all(struct wf_waitq *queue, struct wf_spin *spin, int result);
 
 /* [waiter]  Waits until it is granted: 0.  -ECANCELED, -ETIMEDOUT: it was not, and is out of the
  * queue.  The node was pushed; the queue is not locked.  `object` is what the dump shows. */

@@ -170,6 +170,24 @@ void wf_wakes_do(struct wf_wakes *wakes)
     wakes->count = 0;
 }
 
+void wf_waitq_grant_all(struct wf_waitq *queue, struct wf_spin *spin, int result)
+{
+    struct wf_wakes wakes = {0};
+    do { /* each turn takes some out; who comes meanwhile finds what the caller has changed */
+        struct wf_wait_node *node;
+        wakes.count = 0;
+        while (wakes.count < WF_WAKES_MAX && (node = wf_waitq_claim(queue)) != NULL) {
+            node->result = result;
+            wf_wakes_add(&wakes, node);
+        }
+        if (wakes.count > 0) {
+            wf_spin_release(spin);
+            wf_wakes_do(&wakes);
+            wf_spin_acquire(spin);
+        }
+    } while (wf_plain_load(&queue->first) != NULL);
+}
+
 /* ---- waiting ------------------------------------------------------------------------------- */
 
 bool wf_waitq_is_granted(const struct wf_wait_node *node)

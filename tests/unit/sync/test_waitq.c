@@ -307,6 +307,7 @@ static void who_stands_in_two_queues_is_granted_one_thing(void)
     struct wf_selection selection;
     struct wf_wait_node nodes[2];
     wf_atomic_init(&selection.winner, -1);
+    wf_waiter_init(&selection.waiter, NULL);
     for (int i = 0; i < 2; i++) {
         wf_node_init(&nodes[i], NULL);
         nodes[i].selection = &selection;

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync/broadcast.c - every item to every subscriber.
+ *
+ * The items that were sent last are in a ring; each subscriber knows the number of the one that it
+ * receives next.  Nobody waits for a subscriber: what is overwritten before it came is lost to it,
+ * and counted, since its number says how far it is behind.
+ *
+ * Who waits is told that there is news, and looks again: it may be that of an item which others
+ * have pushed out already, or none, if somebody came to wait while an older send was still waking
+ * those before.
+ */
+#include <errno.h>
+
+#include "sched/fast.h"
+#include "sync/chan.h"
+
+struct weft_broadcast {
+    struct wf_spin lock;
+    uint32_t item_size;          /* [const]  bytes */
+    uint64_t tail;               /* [locked]  the number of the next item */
+    uint64_t mask;               /* [const]  slots of the ring, a power of two, less 1 */
+    char *items;                 /* [const: address] [locked: what is there] */
+    size_t capacity;             /* [const]  items that are kept; not more than slots */
+    struct wf_waitq subscribers; /* [locked]  who waits; its own lock is not used */
+    bool is_closed;              /* [locked] */
+    WF_ATOMIC(uint32_t) refs;    /* [any: add]  handles */
+};
+
+int weft_broadcast_open(weft_broadcast **out, size_t item_size, size_t capacity)
+{
+    if (out == NULL || item_size == 0 || item_size > WEFT_ITEM_SIZE_MAX || capacity == 0 ||
+        capacity > WEFT_CAPACITY_MAX) {
+        return -EINVAL;
+    }
+    size_t slots = 1;
+    while (slots < capacity) {
+        slots *= 2;
+    }
+    struct weft_broadcast *broadcast = wf_alloc_aligned(WF_CACHE_LINE, sizeof(*broadcast));
+    char *items = wf_alloc(slots * item_size);
+    if (broadcast == NULL || items == NULL) {
+        wf_free(broadcast);
+        wf_free(items);
+        return -ENOMEM;
+    }
+    *broadcast = (struct weft_broadcast){
+        .item_size = (uint32_t)item_size, .mask = slots - 1, .items = items, .capacity = capacity};
+    wf_atomic_init(&broadcast->refs, 1);
+    *out = broadcast;
+    return 0;
+}
+
+static char *slot_at(const struct weft_broadcast *broadcast, uint64_t number)
+{
+    return broadcast->items + (number & broadcast->mask) * broadcast->item_size;
+}
+
+static void spend(struct weft_task *self)
+{
+    if (self != NULL) {
+        wf_task_spend(self);
+    }
+}
+
+int weft_broadcast_send(weft_broadcast *broadcast, const void *item)
+{
+    if (broadcast == NULL || item == NULL) {
+        return -EINVAL;
+    }
+    int rc = -EPIPE;
+    wf_spin_acquire(&broadcast->lock);
+    if (!wf_plain_load(&broadcast->is_closed)) {
+        const uint64_t tail = wf_plain_load(&broadcast->tail);
+        wf_item_copy(slot_at(broadcast, tail), item, broadcast->item_size);
+        wf_plain_store(&broadcast->tail, tail + 1);
+        wf_waitq_grant_all(&broadcast->subscribers, &broadcast->lock, 0);
+        rc = 0;
+    }
+    wf_spin_release(&broadcast->lock);
+    spend(wf_task_self());
+    return rc;
+}
+
+int weft_subscribe(weft_subscription *out, weft_broadcast *broadcast)
+{
+    if (out == NULL || broadcast == NULL) {
+        return -EINVAL;
+    }
+    wf_spin_acquire(&broadcast->lock);
+    const uint64_t next = broadcast->tail;
+    wf_spin_release(&broadcast->lock);
+    *out = (weft_subscription){.broadcast = weft_broadcast_ref(broadcast), .next = next};
+    return 0;
+}
+
+void weft_unsubscribe(weft_subscription *subscription)
+{
+    if (subscription != NULL && subscription->broadcast != NULL) {
+        weft_broadcast_drop(subscription->broadcast);
+        subscription->broadcast = NULL;
+    }
+}
+
+/* ---- receiving ----------------------------------------------------------------------------- */
+
+/* [locked]  The next item and how many it has missed, or why there is none. */
+static inline int64_t receive(weft_subscription *subscription, void *item)
+{
+    const struct weft_broadcast *broadcast = subscription->broadcast;
+    const uint64_t behind = wf_plain_load(&broadcast->tail) - subscription->next;
+    if (behind == 0) {
+        return wf_plain_load(&broadcast->is_closed) ? -EPIPE : -EAGAIN;
+    }
+    const uint64_t missed = behind > broadcast->capacity ? behind - broadcast->capacity : 0;
+    const uint64_t number = subscription->next + missed;
+    wf_item_copy(item, slot_at(broadcast, number), broadcast->item_size);
+    subscription->next = number + 1;
+    subscription->lost += missed;
+    return (int64_t)missed;
+}
+
+static bool is_over(const weft_subscription *subscription, const void *item)
+{
+    return subscription == NULL || subscription->broadcast == NULL || item == NULL;
+}
+
+int64_t weft_broadcast_try_recv(weft_subscription *subscription, void *item)
+{
+    if (is_over(subscription, item)) {
+        return -EINVAL;
+    }
+    struct wf_spin *lock = &subscription->broadcast->lock;
+    wf_spin_acquire(lock);
+    const int64_t rc = receive(subscription, item);
+    wf_spin_release(lock);
+    spend(wf_task_self());
+    return rc;
+}
+
+/* [any]  There was nothing, and the lock is held. */
+static __attribute__((noinline)) int64_t wait_and_receive(weft_subscription *subscription,
+                                                          void *item, struct weft_task *self)
+{
+    struct weft_broadcast *broadcast = subscription->broadcast;
+    int64_t rc;
+    do { /* Ends with an item, the close, or when it may not wait on. */
+        struct wf_wait_node node;
+        rc = self != NULL ? wf_interrupted(self) : 0;
+        if (rc != 0) {
+            break;
+        }
+        wf_node_init(&node, self);
+        node.spin = &broadcast->lock;
+        wf_waitq_push(&broadcast->subscribers, &node);
+        wf_spin_release(&broadcast->lock);
+        rc = wf_waitq_wait(&node, WEFT_WAIT_RECEIVE, broadcast, WEFT_NEVER);
+        if (rc != 0) {
+            return rc;
+        }
+        wf_spin_acquire(&broadcast->lock);
+        rc = receive(subscription, item);
+    } while (rc == -EAGAIN);
+    wf_spin_release(&broadcast->lock);
+    return rc;
+}
+
+int64_t weft_broadcast_recv(weft_subscription *subscription, void *item)
+{
+    if (is_over(subscription, item)) {
+        return -EINVAL;
+    }
+    struct weft_task *self = wf_task_self();
+    struct wf_spin *lock = &subscription->broadcast->lock;
+    wf_spin_acquire(lock);
+    const int64_t rc = receive(subscription, item);
+    if (rc == -EAGAIN) {
+        return wait_and_receive(subscription, item, self);
+    }
+    wf_spin_release(lock);
+    spend(self);
+    return rc;
+}
+
+size_t weft_broadcast_length(const weft_subscription *subscription)
+{
+    if (subscription == NULL || subscription->broadcast == NULL) {
+        return 0;
+    }
+    struct weft_broadcast *broadcast = subscription->broadcast;
+    wf_spin_acquire(&broadcast->lock);
+    const uint64_t behind = broadcast->tail - subscription->next;
+    wf_spin_release(&broadcast->lock);
+    return behind < broadcast->capacity ? behind : broadcast->capacity;
+}
+
+size_t weft_broadcast_capacity(const weft_broadcast *broadcast)
+{
+    return broadcast != NULL ? broadcast->capacity : 0;
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+int weft_broadcast_close(weft_broadcast *broadcast)
+{
+    if (broadcast == NULL) {
+        return -EINVAL;
+    }
+    wf_spin_acquire(&broadcast->lock);
+    const bool was_closed = wf_plain_load(&broadcast->is_closed);
+    wf_plain_store(&broadcast->is_closed, true);
+    wf_waitq_grant_all(&broadcast->subscribers, &broadcast->lock, 0);
+    wf_spin_release(&broadcast->lock);
+    return was_closed ? -EPIPE : 0;
+}
+
+weft_broadcast *weft_broadcast_ref(weft_broadcast *broadcast)
+{
+    /* relaxed: the caller has a handle, so it does not go meanwhile */
+    const uint32_t before = wf_fetch_add_relaxed(&broadcast->refs, 1);
+    WEFT_CHECK(before > 0);
+    WEFT_CHECK(before < UINT32_MAX);
+    return broadcast;
+}
+
+void weft_broadcast_drop(weft_broadcast *broadcast)
+{
+    if (broadcast == NULL) {
+        return;
+    }
+    /* (K2) release: our uses.  acquire: those of the others, if we are the last. */
+    const uint32_t before = wf_fetch_sub_acq_rel(&broadcast->refs, 1);
+    WEFT_CHECK(before > 0);
+    if (before == 1) {
+        const bool is_anybody_waiting = broadcast->subscribers.first != NULL;
+        WEFT_CHECK(!is_anybody_waiting); /* whoever waits has a handle */
+        wf_free(broadcast->items);
+        wf_free(broadcast);
+    }
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   a watch shows its newest value whole, with its number; who waits hears of a new one; a
+ *         borrowed value does not change; modifications do not get lost; nobody waits for a reader.
+ * Method: one thread with several borrows; then writers, readers and those who modify at the same
+ *         time, with values in which every part must agree.
+ */
+#include "chan_aids.h"
+#include "fault_aids.h"
+
+/* All parts are the same number in a value that is whole. */
+struct value {
+    uint64_t parts[5];
+};
+
+static struct value value_of(uint64_t number)
+{
+    return (struct value){{number, number, number, number, number}};
+}
+
+static uint64_t number_of(const struct value *value)
+{
+    for (int i = 1; i < 5; i++) {
+        CHECK_EQ(value->parts[i], value->parts[0]);
+    }
+    return value->parts[0];
+}
+
+static weft_watch *watch_of(uint64_t number)
+{
+    weft_watch *watch = NULL;
+    const struct value value = value_of(number);
+    CHECK_EQ(weft_watch_open(&watch, sizeof(value), &value), 0);
+    return watch;
+}
+
+static int set(weft_watch *watch, uint64_t number)
+{
+    const struct value value = value_of(number);
+    return weft_watch_set(watch, &value);
+}
+
+static uint64_t get(weft_watch *watch, uint64_t *version)
+{
+    struct value value;
+    CHECK_EQ(weft_watch_get(watch, &value, version), 0);
+    return number_of(&value);
+}
+
+static bool add_one(void *arg, void *unused)
+{
+    struct value *value = arg;
+    (void)unused;
+    *value = value_of(number_of(value) + 1);
+    return true;
+}
+
+static bool change_nothing(void *arg, void *unused)
+{
+    struct value *value = arg;
+    (void)unused;
+    *value = value_of(99);
+    return false;
+}
+
+static void bad_arguments_are_refused(void)
+{
+    weft_watch *watch = NULL;
+    struct value value = value_of(1);
+    uint64_t version = 0;
+    CHECK_EQ(weft_watch_open(NULL, 4, &value), -EINVAL);
+    CHECK_EQ(weft_watch_open(&watch, 0, &value), -EINVAL);
+    CHECK_EQ(weft_watch_open(&watch, WEFT_ITEM_SIZE_MAX + 1, &value), -EINVAL);
+    CHECK_EQ(weft_watch_open(&watch, 4, NULL), -EINVAL);
+    CHECK(watch == NULL);
+    CHECK_EQ(weft_watch_set(NULL, &value), -EINVAL);
+    CHECK_EQ(weft_watch_modify(NULL, add_one, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_get(NULL, &value, NULL), -EINVAL);
+    CHECK(weft_watch_borrow(NULL, NULL) == NULL);
+    weft_watch_return(NULL, NULL);
+    CHECK_EQ(weft_watch_wait(NULL, &version), -EINVAL);
+    CHECK_EQ(weft_watch_version(NULL), 0);
+    CHECK_EQ(weft_watch_close(NULL), -EINVAL);
+    weft_watch_drop(NULL);
+    watch = watch_of(1);
+    CHECK_EQ(weft_watch_set(watch, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_modify(watch, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_get(watch, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_wait(watch, NULL), -EINVAL);
+    weft_watch_drop(watch);
+}
+
+static void every_version_has_its_number(void)
+{
+    weft_watch *watch = watch_of(10);
+    uint64_t seen = 0;
+    uint64_t version = 0;
+    CHECK_EQ(weft_watch_version(watch), 1);
+    CHECK_EQ(weft_watch_wait(watch, &seen), 0); /* the first is news, too */
+    CHECK_EQ(seen, 1);
+    CHECK_EQ(set(watch, 11), 0);
+    CHECK_EQ(set(watch, 12), 0);
+    CHECK_EQ(weft_watch_wait(watch, &seen), 0);
+    CHECK_EQ(seen, 3); /* one was missed */
+    CHECK_EQ(get(watch, &version), 12);
+    CHECK_EQ(version, 3);
+    CHECK_EQ(weft_watch_modify(watch, add_one, NULL), 1);
+    CHECK_EQ(get(watch, &version), 13);
+    CHECK_EQ(version, 4);
+    CHECK_EQ(weft_watch_modify(watch, change_nothing, NULL), 0);
+    CHECK_EQ(get(watch, &version), 13);
+    CHECK_EQ(version, 4);
+    CHECK_EQ(weft_watch_close(watch), 0);
+    CHECK_EQ(weft_watch_close(watch), -EPIPE);
+    CHECK_EQ(set(watch, 1), -EPIPE);
+    CHECK_EQ(weft_watch_modify(watch, add_one, NULL), -EPIPE);
+    CHECK_EQ(weft_watch_wait(watch, &seen), 0); /* what was there before the close */
+    CHECK_EQ(weft_watch_wait(watch, &seen), -EPIPE);
+    CHECK_EQ(get(watch, NULL), 13);
+    weft_watch *other = weft_watch_ref(watch);
+    weft_watch_drop(watch);
+    CHECK_EQ(get(other, NULL), 13);
+    weft_watch_drop(other);
+}
+
+static void a_borrowed_value_stays_as_it_is(void)
+{
+    weft_watch *watch = watch_of(1);
+    const void *borrowed[6];
+    uint64_t version = 0;
+    for (uint64_t n = 1; n <= 6; n++) {
+        borrowed[n - 1] = weft_watch_borrow(watch, &version);
+        CHECK_EQ(version, n);
+        CHECK_EQ(n % 2 == 0 ? set(watch, n + 1) : weft_watch_modify(watch, add_one, NULL), n % 2);
+    }
+    for (uint64_t n = 1; n <= 6; n++) {
+        CHECK_EQ(number_of(borrowed[n - 1]), n);
+    }
+    const void *first = weft_watch_borrow(watch, NULL);
+    const void *second = weft_watch_borrow(watch, NULL);
+    CHECK(first == second); /* nothing was copied */
+    CHECK_EQ(weft_watch_close(watch), 0);
+    CHECK_EQ(set(watch, 50), -EPIPE); /* with a block of its own, which it gives back */
+    weft_watch_return(watch, first);
+    CHECK_EQ(number_of(second), 7);
+    weft_watch_return(watch, second);
+    for (int i = 5; i >= 0; i--) {
+        weft_watch_return(watch, borrowed[i]);
+    }
+    weft_watch_drop(watch);
+}
+
+static void without_memory_nothing_changes(void)
+{
+    struct faults faults = {0};
+    while (faults_next(&faults)) {
+        weft_watch *watch = NULL;
+        const struct value value = value_of(1);
+        faults_begin(&faults);
+        const int rc = weft_watch_open(&watch, sizeof(value), &value);
+        const void *borrowed = weft_watch_borrow(watch, NULL);
+        const int rc_set = watch != NULL ? set(watch, 2) : rc;
+        const int rc_modify = watch != NULL ? weft_watch_modify(watch, add_one, NULL) : rc;
+        faults_end(&faults);
+        CHECK((rc == 0) == (watch != NULL));
+        CHECK(rc_set == 0 || rc_set == -ENOMEM);
+        CHECK(rc_modify == 1 || rc_modify == -ENOMEM);
+        if (watch != NULL) {
+            CHECK_EQ(number_of(borrowed), 1);
+            CHECK_EQ(get(watch, NULL), 1u + (rc_set == 0) + (rc_modify == 1));
+        }
+        faults.refused += rc != 0 || rc_set != 0 || rc_modify != 1 ? 1 : 0;
+        weft_watch_return(watch, borrowed);
+        weft_watch_drop(watch);
+    }
+    CHECK(faults.refused >= 6);
+}
+
+/* ---- waiting -----------------------------------------------------------------------------------
+ */
+
+struct watcher {
+    weft_watch *watch;
+    uint64_t last; /* what it saw last */
+};
+
+/* Until it is closed: numbers and versions only grow, and the last one is seen. */
+static intptr_t watch_it(void *arg)
+{
+    struct watcher *watcher = arg;
+    uint64_t seen = 0;
+    int rc;
+    while ((rc = weft_watch_wait(watcher->watch, &seen)) == 0) {
+        uint64_t version = 0;
+        const void *value = weft_watch_borrow(watcher->watch, &version);
+        CHECK(version >= seen);
+        CHECK_EQ(number_of(value), version);
+        CHECK(version > watcher->last);
+        watcher->last = version;
+        seen = version;
+        weft_watch_return(watcher->watch, value);
+    }
+    CHECK_EQ(rc, -EPIPE);
+    return 0;
+}
+
+static void *watch_in_thread(void *arg)
+{
+    (void)watch_it(arg);
+    return NULL;
+}
+
+static intptr_t modify_often(void *arg)
+{
+    for (int i = 0; i < 200; i++) {
+        CHECK_EQ(weft_watch_modify(arg, add_one, NULL), 1);
+    }
+    return 0;
+}
+
+static void watch_while_it_changes(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    weft_watch *watch = watch_of(1); /* the number is that of the version */
+    struct watcher watchers[4];
+    weft_task *tasks[3];
+    weft_task *writers[2];
+    pthread_t thread;
+    for (int i = 0; i < 4; i++) {
+        watchers[i] = (struct watcher){.watch = watch};
+    }
+    for (int i = 0; i < 3; i++) {
+        tasks[i] = go_into(runtime, watch_it, &watchers[i]);
+    }
+    CHECK_EQ(wf_thread_start(&thread, watch_in_thread, &watchers[3], NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        writers[i] = go_into(runtime, modify_often, watch);
+    }
+    CHECK_EQ(weft_await_all(writers, 2, NULL), 0);
+    CHECK_EQ(get(watch, NULL), 401); /* none got lost */
+    CHECK_EQ(weft_watch_close(watch), 0);
+    CHECK_EQ(weft_await_all(tasks, 3, NULL), 0);
+    CHECK_EQ(wf_thread_join(thread), 0);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(watchers[i].last, 401);
+    }
+    weft_watch_drop(watch);
+}
+
+static void those_who_wait_see_whole_values_and_the_last(void)
+{
+    open_under(EVERYWHERE, watch_while_it_changes);
+}
+
+static intptr_t wait_for_news(void *arg)
+{
+    uint64_t seen = 1;
+    return weft_watch_wait(arg, &seen);
+}
+
+static intptr_t end_the_waits(void *arg)
+{
+    (void)arg;
+    enum { CROWD = 50 }; /* more than are woken at once */
+    weft_watch *watch = watch_of(1);
+    weft_task *tasks[CROWD];
+    weft_task *task = go(wait_for_news, watch);
+    wait_for_state(task, WEFT_BLOCKED);
+    CHECK_EQ(info_of(task).wait, WEFT_WAIT_RECEIVE);
+    CHECK(info_of(task).wait_object == watch);
+    CHECK_EQ(weft_cancel(task), 0);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    weft_deadline(weft_in(WEFT_MILLISECOND));
+    CHECK_EQ(wait_for_news(watch), -ETIMEDOUT);
+    CHECK_EQ(wait_for_news(watch), -ETIMEDOUT);
+    weft_deadline(WEFT_NEVER);
+    for (int i = 0; i < CROWD; i++) {
+        tasks[i] = go(wait_for_news, watch);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        wait_for_state(tasks[i], WEFT_BLOCKED);
+    }
+    CHECK_EQ(set(watch, 5), 0);
+    CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
+    weft_watch_drop(watch);
+    return 0;
+}
+
+static void news_cancel_and_deadline_end_a_wait(void)
+{
+    run_under(EVERYWHERE, end_the_waits);
+}
+
+static intptr_t wait_shielded(void *arg)
+{
+    CHECK_EQ(weft_shield(1), 0);
+    (void)wait_for_news(arg);
+    tap_fail(__FILE__, __LINE__, "it is never resumed");
+}
+
+static void who_is_ended_by_force_leaves_it(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        weft_watch *watch = watch_of(1);
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        weft_task *task = go_into(runtime, wait_shielded, watch);
+        wait_for_state(task, WEFT_BLOCKED);
+        CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+        CHECK_EQ(weft_await(task), -ECANCELED);
+        CHECK_EQ(set(watch, 2), 0); /* to nobody who waits */
+        weft_watch_drop(watch);
+    }
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(bad_arguments_are_refused),
+    TAP_TEST(every_version_has_its_number),
+    TAP_TEST(a_borrowed_value_stays_as_it_is),
+    TAP_TEST(without_memory_nothing_changes),
+    TAP_TEST(those_who_wait_see_whole_values_and_the_last),
+    TAP_TEST(news_cancel_and_deadline_end_a_wait),
+    TAP_TEST(who_is_ended_by_force_leaves_it),
+};
+TAP_MAIN(tests)
