@@ -10,6 +10,7 @@
 #define WEFT_VERSION_PATCH 0
 
 #include <weft/chan.h>
+#include <weft/event.h>
 #include <weft/obs.h>
 #include <weft/poll.h>
 #include <weft/runtime.h>

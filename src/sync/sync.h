@@ -21,6 +21,9 @@
  *   Q1    waitq.c grant: store           is_granted: load              what the granter did before
  *   E1    sem.c release: CAS, store      acquire: CAS                  what the releaser did before
  *   K1    spin.h release: store          acquire: exchange             what was done under the lock
+ *   F1    notify.c keep: CAS, store      take, begin: CAS              what was done before it
+ *   G1    group.c take_away: CAS         is_done, begin: load          what was done before it
+ *   O1    once.c leave: store            is_done: load, begin: CAS     what was done once
  */
 #ifndef WF_SYNC_SYNC_H
 #define WF_SYNC_SYNC_H
@@ -70,6 +73,8 @@ struct wf_wait_node {
     /* [any, not locked]  Gives what was granted to the next, since the waiter cannot take it.
      * NULL: there is nothing to give. */
     void (*pass_on)(struct wf_wait_node *node);
+    /* [locked]  The waiter has left the queue, without a grant.  NULL: nobody wants to know. */
+    void (*left)(struct wf_wait_node *node);
     struct wf_parting parting;
 };
 
@@ -131,6 +136,38 @@ void wf_waitq_abandon(struct wf_wait_node *node);
  *   granted?  wf_waitq_is_granted, unless there is a function of its own
  *   abandon   leaves it, whether or not it was granted, and sees to those who wait behind
  */
+
+/* notify.c */
+struct wf_notify {
+    wf_atomic_u64 word;
+    struct wf_waitq queue;
+};
+int wf_notify_begin(struct wf_notify *notify, struct wf_wait_node *node);
+
+/* group.c  What is left to be done. */
+struct wf_group {
+    wf_atomic_u64 word; /* [any: CAS]  count << 1 | somebody waits */
+    struct wf_waitq queue;
+};
+int wf_group_begin(struct wf_group *group, struct wf_wait_node *node);
+
+/* barrier.c */
+struct wf_barrier {
+    struct wf_waitq queue;
+    uint32_t count;                 /* [const]  that come together */
+    uint32_t arrived;               /* [locked]  that have come */
+    WF_ATOMIC(uint64_t) generation; /* [locked: write] [any: read] */
+};
+/* 1: all have come, and the caller is the leader. */
+int wf_barrier_begin(struct wf_barrier *barrier, struct wf_wait_node *node);
+
+/* once.c */
+struct wf_once {
+    wf_atomic_u64 word;
+    struct wf_waitq queue;
+    WF_ATOMIC(uintptr_t) owner; /* [who does it: write] [any: read]  its name; 0: nobody */
+};
+int wf_once_begin(struct wf_once *once, struct wf_wait_node *node);
 
 /* sem.c  A number of permits.  See there. */
 struct wf_sem {

@@ -28,6 +28,7 @@
  */
 #include <errno.h>
 
+#include "sched/fast.h"
 #include "sync/sync.h"
 
 /* ---- nodes --------------------------------------------------------------------------------- */
@@ -226,6 +227,9 @@ bool wf_waitq_leave(struct wf_wait_node *node)
     const bool is_granted = wf_load_relaxed(&node->is_granted) != 0; /* relaxed: the lock's */
     if (wf_plain_load(&node->is_queued)) {
         take_out(node->queue, node);
+        if (node->left != NULL) {
+            node->left(node);
+        }
     }
     unlock_queue(node);
     return is_granted;
@@ -247,11 +251,7 @@ static int wait_in_task(struct weft_task *self, struct wf_wait_node *node, enum 
     wf_parting_add(self, &node->parting);
     wf_wait_begin_until(self, wait, object, until_ns);
     while (!wf_waitq_is_granted(node)) { /* ends with the grant, or when it may not wait on */
-        wf_task_suspend(self);
-        if (wf_waitq_is_granted(node)) {
-            break;
-        }
-        rc = wf_task_interrupted(self);
+        rc = wf_interrupted(self);       /* before the first time too: no wake would come */
         if (rc == 0 && until_ns != WEFT_NEVER && wf_clock_now() >= until_ns) {
             rc = -ETIMEDOUT;
         }
@@ -259,6 +259,7 @@ static int wait_in_task(struct weft_task *self, struct wf_wait_node *node, enum 
             rc = wf_waitq_leave(node) ? 0 : rc;
             break;
         }
+        wf_task_suspend(self);
     }
     wf_wait_end(self);
     wf_parting_remove(self, &node->parting);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync/barrier.c - so many come together, again and again.
+ *
+ * Everything happens under the lock of the queue: whoever comes as the last one needs nobody, so a
+ * word of its own would save nothing to the others, who have to stand in the queue anyway.  Who
+ * leaves without having met the others has not come: it is counted out in the same step.
+ */
+#include <errno.h>
+
+#include "sched/fast.h"
+#include "sync/sync.h"
+
+_Static_assert(sizeof(struct wf_barrier) <= sizeof(weft_barrier), "it fits");
+_Static_assert(offsetof(struct wf_barrier, count) == 3 * sizeof(uint64_t), "WEFT_BARRIER_INIT");
+
+static struct wf_barrier *barrier_of(weft_barrier *barrier)
+{
+    return (struct wf_barrier *)(void *)barrier;
+}
+
+/* [locked]  One that has come goes. */
+static void count_out(struct wf_wait_node *node)
+{
+    struct wf_barrier *barrier = wf_container_of(node->queue, struct wf_barrier, queue);
+    wf_plain_store(&barrier->arrived, wf_plain_load(&barrier->arrived) - 1);
+}
+
+/* [locked]  All have come. */
+static void open_gate(struct wf_barrier *barrier, struct wf_wakes *wakes)
+{
+    struct wf_wait_node *node;
+    wf_plain_store(&barrier->arrived, 0);
+    wf_counter_add(&barrier->generation, 1);
+    while ((node = wf_waitq_claim(&barrier->queue)) != NULL) {
+        wf_wakes_add(wakes, node);
+    }
+}
+
+int wf_barrier_begin(struct wf_barrier *barrier, struct wf_wait_node *node)
+{
+    struct wf_wakes wakes = {.count = 0};
+    int rc = -EINPROGRESS;
+    node->left = count_out;
+    wf_lock_acquire(&barrier->queue.lock);
+    const uint32_t arrived = wf_plain_load(&barrier->arrived) + 1;
+    if (arrived == barrier->count) {
+        open_gate(barrier, &wakes);
+        rc = 1;
+    } else {
+        wf_plain_store(&barrier->arrived, arrived);
+        wf_waitq_push(&barrier->queue, node);
+    }
+    wf_lock_release(&barrier->queue.lock);
+    wf_wakes_do(&wakes);
+    return rc;
+}
+
+int weft_barrier_init(weft_barrier *barrier, uint32_t count)
+{
+    if (barrier == NULL || count == 0) {
+        return -EINVAL;
+    }
+    *barrier = (weft_barrier)WEFT_BARRIER_INIT(count);
+    return 0;
+}
+
+int weft_barrier_wait(weft_barrier *out)
+{
+    if (out == NULL || barrier_of(out)->count == 0) {
+        return -EINVAL;
+    }
+    struct weft_task *self = wf_task_self();
+    if (self != NULL) {
+        wf_task_spend(self);
+    }
+    struct wf_wait_node node;
+    wf_node_init(&node, self);
+    int rc = wf_barrier_begin(barrier_of(out), &node);
+    return rc == -EINPROGRESS ? wf_waitq_wait(&node, WEFT_WAIT_BARRIER, out, WEFT_NEVER) : rc;
+}
+
+int64_t weft_barrier_generation(const weft_barrier *out)
+{
+    if (out == NULL) {
+        return -EINVAL;
+    }
+    const struct wf_barrier *barrier = (const struct wf_barrier *)(const void *)out;
+    return (int64_t)wf_counter_read(&barrier->generation);
+}

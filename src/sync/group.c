@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync/group.c - waiting until counted work is done: wait group and latch.
+ *
+ * A word has the count and a bit that says whether anybody waits.  Who takes the last one away
+ * while the bit is set does it under the lock of the queue, and lets everybody go on; all else is a
+ * compare-and-exchange.  Who waits mostly has the group in its frame, and leaves as soon as it is
+ * 0: so whoever finds it 0 lets the lock pass first.
+ */
+#include <errno.h>
+
+#include "sched/fast.h"
+#include "sync/sync.h"
+
+#define WAITERS UINT64_C(1)
+
+_Static_assert(sizeof(struct wf_group) <= sizeof(weft_group), "it fits");
+
+static struct wf_group *group_of(weft_group *group)
+{
+    return (struct wf_group *)(void *)group;
+}
+
+static uint64_t count_of(uint64_t word)
+{
+    return word >> 1;
+}
+
+/* [any]  Nothing is left, and nobody who saw to that is inside any more. */
+static bool is_done(struct wf_group *group)
+{
+    if (count_of(wf_load_acquire(&group->word)) != 0) { /* (G1) */
+        return false;
+    }
+    wf_lock_pass(&group->queue.lock);
+    return true;
+}
+
+/* [locked]  Lets all go on. */
+static void open_gate(struct wf_group *group, struct wf_wakes *wakes)
+{
+    struct wf_wait_node *node;
+    while ((node = wf_waitq_claim(&group->queue)) != NULL) {
+        wf_wakes_add(wakes, node);
+    }
+}
+
+/* [any]  `is_locked`: the caller holds the lock.  0: it is less, and if *is_last nobody is told
+ * yet; -EAGAIN: that needs the lock; -EINVAL: there are fewer. */
+static int take_away(struct wf_group *group, uint32_t count, bool is_locked, bool *is_last)
+{
+    uint64_t word = wf_load_relaxed(&group->word); /* relaxed: the CAS decides */
+    uint64_t next;
+    do { /* each lost CAS is an operation of another that was done */
+        if (count_of(word) < count) {
+            return -EINVAL;
+        }
+        *is_last = count_of(word) == count && (word & WAITERS) != 0;
+        if (*is_last && !is_locked) {
+            return -EAGAIN;
+        }
+        next = *is_last ? 0 : word - ((uint64_t)count << 1);
+    } while (!wf_cas_acq_rel(&group->word, &word, next)); /* (G1) */
+    return 0;
+}
+
+static int done(struct wf_group *group, uint32_t count)
+{
+    bool is_last;
+    int rc = take_away(group, count, false, &is_last);
+    if (rc == -EAGAIN) {
+        struct wf_wakes wakes = {.count = 0};
+        wf_lock_acquire(&group->queue.lock);
+        rc = take_away(group, count, true, &is_last);
+        if (rc == 0 && is_last) {
+            open_gate(group, &wakes);
+        }
+        wf_lock_release(&group->queue.lock);
+        wf_wakes_do(&wakes);
+    }
+    return rc;
+}
+
+int wf_group_begin(struct wf_group *group, struct wf_wait_node *node)
+{
+    wf_lock_acquire(&group->queue.lock);
+    uint64_t word = wf_load_acquire(&group->word); /* (G1) */
+    bool is_waiting = false;
+    while (count_of(word) != 0 && !is_waiting) {                          /* as above */
+        is_waiting = wf_cas_acquire(&group->word, &word, word | WAITERS); /* (G1) if it fails */
+    }
+    if (is_waiting) {
+        wf_waitq_push(&group->queue, node);
+    }
+    wf_lock_release(&group->queue.lock);
+    return is_waiting ? -EINPROGRESS : 0;
+}
+
+static int wait_for_all(struct wf_group *group)
+{
+    struct weft_task *self = wf_task_self();
+    if (self != NULL) {
+        wf_task_spend(self);
+    }
+    if (is_done(group)) {
+        return 0;
+    }
+    struct wf_wait_node node;
+    int rc = self != NULL ? wf_interrupted(self) : 0;
+    if (rc != 0) {
+        return rc;
+    }
+    wf_node_init(&node, self);
+    rc = wf_group_begin(group, &node);
+    return rc == -EINPROGRESS ? wf_waitq_wait(&node, WEFT_WAIT_GROUP, group, WEFT_NEVER) : rc;
+}
+
+/* ---- wait group ---------------------------------------------------------------------------- */
+
+int weft_group_add(weft_group *out, uint32_t count)
+{
+    if (out == NULL) {
+        return -EINVAL;
+    }
+    struct wf_group *group = group_of(out);
+    uint64_t word = wf_load_relaxed(&group->word); /* relaxed: the CAS decides */
+    do {                                           /* as above */
+        if (count_of(word) + count > UINT32_MAX) {
+            return -EOVERFLOW;
+        }
+        /* relaxed: who adds has not done anything yet; what was done before goes on: (G1) */
+    } while (!wf_cas_relaxed(&group->word, &word, word + ((uint64_t)count << 1)));
+    return 0;
+}
+
+int weft_group_done(weft_group *out)
+{
+    return out != NULL ? done(group_of(out), 1) : -EINVAL;
+}
+
+int weft_group_wait(weft_group *out)
+{
+    return out != NULL ? wait_for_all(group_of(out)) : -EINVAL;
+}
+
+int64_t weft_group_count(const weft_group *out)
+{
+    if (out == NULL) {
+        return -EINVAL;
+    }
+    const struct wf_group *group = (const struct wf_group *)(const void *)out;
+    return (int64_t)count_of(wf_load_relaxed(&group->word)); /* relaxed: a number */
+}
+
+/* ---- latch --------------------------------------------------------------------------------- */
+
+int weft_latch_init(weft_latch *latch, uint32_t count)
+{
+    if (latch == NULL) {
+        return -EINVAL;
+    }
+    *latch = (weft_latch)WEFT_LATCH_INIT(count);
+    return 0;
+}
+
+int weft_latch_count_down(weft_latch *latch, uint32_t count)
+{
+    return latch != NULL ? done(group_of(&latch->group), count) : -EINVAL;
+}
+
+int weft_latch_wait(weft_latch *latch)
+{
+    return latch != NULL ? wait_for_all(group_of(&latch->group)) : -EINVAL;
+}
+
+int weft_latch_try(weft_latch *latch)
+{
+    if (latch == NULL) {
+        return -EINVAL;
+    }
+    return is_done(group_of(&latch->group)) ? 0 : -EAGAIN;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync/once.c - something that is done once: weft_once, and a value that is made once.
+ *
+ * NEW -> RUNNING by whoever comes first, by a compare-and-exchange; from then on the word changes
+ * under the lock of the queue.  RUNNING -> DONE lets all who wait go on.  If it could not be done,
+ * RUNNING is handed to who waits longest, who does it in its turn; if nobody waits it is NEW again.
+ *
+ * Whoever does it may not come back: by weft_fail, or because its runtime is closed by force.  So
+ * it leaves a cleanup and a parting behind, which hand it on.
+ */
+#include <errno.h>
+#include <pthread.h>
+
+#include "sched/fast.h"
+#include "sync/sync.h"
+
+enum {
+    NEW,
+    RUNNING,
+    DONE,
+};
+
+/* What the wait gives to who has to do it next. */
+#define YOUR_TURN 1
+
+_Static_assert(sizeof(struct wf_once) <= sizeof(weft_once), "it fits");
+
+static struct wf_once *once_of(weft_once *once)
+{
+    return (struct wf_once *)(void *)once;
+}
+
+/* Who calls; never 0. */
+static uintptr_t caller(const struct weft_task *self)
+{
+    return self != NULL ? (uintptr_t)self : (uintptr_t)pthread_self() | 1;
+}
+
+/* [the one who does it]  It is done, or not. */
+static void leave(struct wf_once *once, bool is_done)
+{
+    struct wf_wakes wakes = {.count = 0};
+    struct wf_wait_node *node;
+    wf_store_relaxed(&once->owner, 0); /* relaxed: only compared with the reader's own name */
+    wf_lock_acquire(&once->queue.lock);
+    if (is_done) {
+        wf_store_release(&once->word, DONE); /* (O1) */
+        while ((node = wf_waitq_claim(&once->queue)) != NULL) {
+            wf_wakes_add(&wakes, node);
+        }
+    } else if ((node = wf_waitq_claim(&once->queue)) != NULL) {
+        node->result = YOUR_TURN;
+        wf_wakes_add(&wakes, node);
+    } else {
+        wf_store_release(&once->word, NEW); /* (O1): what was begun is seen by who begins anew */
+    }
+    wf_lock_release(&once->queue.lock);
+    wf_wakes_do(&wakes);
+}
+
+static void pass_on(struct wf_wait_node *node)
+{
+    if (node->result == YOUR_TURN) {
+        leave(wf_container_of(node->queue, struct wf_once, queue), false);
+    }
+}
+
+/* 0: it was done; YOUR_TURN: the caller does it; -EINPROGRESS: another one does. */
+int wf_once_begin(struct wf_once *once, struct wf_wait_node *node)
+{
+    node->pass_on = pass_on;
+    wf_lock_acquire(&once->queue.lock);
+    uint64_t word = NEW;
+    int rc = YOUR_TURN;
+    if (!wf_cas_acquire(&once->word, &word, RUNNING)) { /* (O1) */
+        /* acquire: (O1); it may have changed since the CAS failed, but not back to NEW: the lock */
+        rc = wf_load_acquire(&once->word) == DONE ? 0 : -EINPROGRESS;
+    }
+    if (rc == -EINPROGRESS) {
+        wf_waitq_push(&once->queue, node);
+    }
+    wf_lock_release(&once->queue.lock);
+    return rc;
+}
+
+/* Who does it, in the frame in which it is done. */
+struct doing {
+    struct wf_once *once;
+    struct weft_task *self;
+    weft_cleanup cleanup;      /* for weft_fail */
+    struct wf_parting parting; /* for a forced close */
+};
+
+static void hand_on(void *arg)
+{
+    struct doing *doing = arg;
+    wf_parting_remove(doing->self, &doing->parting);
+    leave(doing->once, false);
+}
+
+static void forget(struct wf_parting *parting)
+{
+    leave(wf_container_of(parting, struct doing, parting)->once, false);
+}
+
+static intptr_t do_it(struct wf_once *once, struct weft_task *self, weft_fn fn, void *arg)
+{
+    const bool is_green = self != NULL && self->body != WF_BODY_POLL;
+    struct doing doing = {.once = once, .self = self, .parting = {.forget = forget}};
+    wf_store_relaxed(&once->owner, caller(self)); /* relaxed: as above */
+    if (is_green) {
+        weft_cleanup_push(&doing.cleanup, hand_on, &doing);
+        wf_parting_add(self, &doing.parting);
+    }
+    const intptr_t result = fn(arg);
+    if (is_green) {
+        wf_parting_remove(self, &doing.parting);
+        weft_cleanup_pop(&doing.cleanup, 0);
+    }
+    leave(once, result >= 0);
+    return result;
+}
+
+static __attribute__((noinline)) intptr_t do_slowly(struct wf_once *once, weft_fn fn, void *arg)
+{
+    struct weft_task *self = wf_task_self();
+    struct wf_wait_node node;
+    if (wf_load_relaxed(&once->owner) == caller(self)) { /* relaxed: as above */
+        return -EDEADLK;
+    }
+    wf_node_init(&node, self);
+    int rc = wf_once_begin(once, &node);
+    if (rc == -EINPROGRESS) {
+        rc = wf_waitq_wait(&node, WEFT_WAIT_ONCE, once, WEFT_NEVER);
+        rc = rc == 0 ? node.result : rc;
+    }
+    return rc == YOUR_TURN ? do_it(once, self, fn, arg) : rc;
+}
+
+intptr_t weft_once_do(weft_once *out, weft_fn fn, void *arg)
+{
+    if (out == NULL || fn == NULL) {
+        return -EINVAL;
+    }
+    return weft_once_is_done(out) ? 0 : do_slowly(once_of(out), fn, arg);
+}
+
+bool weft_once_is_done(const weft_once *out)
+{
+    const struct wf_once *once = (const struct wf_once *)(const void *)out;
+    return out != NULL && wf_load_acquire(&once->word) == DONE; /* (O1) */
+}
+
+/* ---- a value ------------------------------------------------------------------------------- */
+
+void *weft_cell_get(const weft_cell *cell)
+{
+    return cell != NULL && weft_once_is_done(&cell->once) ? cell->value : NULL;
+}
+
+struct setting {
+    weft_cell *cell;
+    void *value;
+    void *(*make)(void *arg);
+    void *arg;
+};
+
+/* 1: by this call. */
+static intptr_t set(void *arg)
+{
+    struct setting *setting = arg;
+    void *value = setting->make != NULL ? setting->make(setting->arg) : setting->value;
+    if (value == NULL) {
+        return -ENOMEM;
+    }
+    setting->cell->value = value;
+    return 1;
+}
+
+int weft_cell_set(weft_cell *cell, void *value)
+{
+    if (cell == NULL || value == NULL) {
+        return -EINVAL;
+    }
+    struct setting setting = {.cell = cell, .value = value};
+    const int rc = (int)weft_once_do(&cell->once, set, &setting);
+    return rc == 0 ? -EEXIST : rc < 0 ? rc : 0;
+}
+
+int weft_cell_make(weft_cell *cell, void *(*make)(void *arg), void *arg, void **out)
+{
+    if (cell == NULL || make == NULL || out == NULL) {
+        return -EINVAL;
+    }
+    struct setting setting = {.cell = cell, .make = make, .arg = arg};
+    const int rc = (int)weft_once_do(&cell->once, set, &setting);
+    *out = weft_cell_get(cell);
+    return rc < 0 ? rc : 0;
+}
