@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * weft/obs.h - looking at a runtime without stopping it.
+ *
+ * Threads: every function may be called from any thread and any task, but a call from outside must
+ *          have returned before the runtime is closed.
  */
 #ifndef WEFT_OBS_H
 #define WEFT_OBS_H

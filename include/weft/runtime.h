@@ -100,8 +100,10 @@ WEFT_API int weft_runtime_open(weft_runtime **out, const weft_options *options);
  * stacks of those that still wait: their handles complete with -ECANCELED, their cleanups do not
  * run.  A function that is running at that moment cannot be stopped and is waited for.  Handles
  * that are still out stay valid until they are dropped.  0: all ended by themselves; -ETIMEDOUT:
- * some were forced.  -EDEADLK: called from a task of this runtime.  A spawn from another thread
- * that has begun before this returns gets -ESHUTDOWN; none may begin afterwards.
+ * some were forced.  -EDEADLK: called from a task or a hook of this runtime, which it would have to
+ * wait for.  A spawn from another thread that has begun before this returns gets -ESHUTDOWN; none
+ * may begin afterwards.  Handles may be used meanwhile; other calls that get the runtime (to stop
+ * its world, to look at it, to trace it) must have returned before.
  */
 WEFT_API int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns);
 
@@ -123,7 +125,9 @@ WEFT_API int weft_options_check(const weft_options *options, char *text, size_t 
  * Stops every worker at its next scheduling point, and returns when all stand still; workers that
  * sleep do already.  Until weft_start_the_world no task runs but the caller.  Nests; another caller
  * waits for its turn.  From a task or any thread.  Who has stopped the world must not wait, yield
- * or end before it has started it: a check stops that.
+ * or end before it has started it: a check stops that.  Two runtimes must not stop each other's
+ * worlds: a task that waits until another runtime stands still keeps its own worker, and does not
+ * stand still itself.
  */
 WEFT_API int weft_stop_the_world(weft_runtime *runtime);
 /* -EPERM: the caller did not stop it. */

@@ -314,6 +314,11 @@ void wf_reactor_free(struct wf_reactor *reactor)
     }
 }
 
+bool wf_reactor_is_self(const struct wf_reactor *reactor)
+{
+    return reactor != NULL && pthread_equal(pthread_self(), reactor->thread) != 0;
+}
+
 unsigned wf_reactor_idle(const struct wf_reactor *reactor)
 {
     return wf_counter_read(&reactor->idle_count);

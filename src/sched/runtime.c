@@ -372,15 +372,19 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
         return -EINVAL;
     }
     struct wf_worker *worker = wf_worker_self();
-    if (worker != NULL && worker->runtime == runtime) {
+    if ((worker != NULL && worker->runtime == runtime) || wf_reactor_is_self(runtime->reactor)) {
         return -EDEADLK;
     }
     int64_t now = wf_clock_now();
     int64_t deadline_ns =
         timeout_ns < 0 || timeout_ns > WF_FOREVER - now ? WF_FOREVER : now + timeout_ns;
     wf_lock_acquire(&runtime->gate);
+    const bool is_hook = wf_load_relaxed(&runtime->is_closing) != 0; /* relaxed: the gate's */
     wf_store_relaxed(&runtime->is_closing, 1); /* relaxed: the gate orders it for those outside */
     wf_lock_release(&runtime->gate);
+    if (is_hook) {
+        return -EDEADLK; /* of a close that has not returned */
+    }
     wf_fence_seq_cst(); /* (C1) */
     bool is_done = wait_for_end(runtime, deadline_ns);
     wf_pool_shut(runtime->pool);

@@ -673,6 +673,8 @@ int wf_reactor_new(weft_runtime *runtime);
 /* reactor.c  The workers have left: ends the control thread.  NULL is allowed, and twice. */
 void wf_reactor_stop(struct wf_reactor *reactor);
 void wf_reactor_free(struct wf_reactor *reactor);
+/* reactor.c  [any]  The caller is the control thread: a hook.  NULL is allowed. */
+bool wf_reactor_is_self(const struct wf_reactor *reactor);
 /* reactor.c  [any]  Workers that want work; tasks that want a worker.  Hints. */
 unsigned wf_reactor_idle(const struct wf_reactor *reactor);
 uint64_t wf_reactor_queued(const struct wf_reactor *reactor);

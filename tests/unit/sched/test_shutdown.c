@@ -289,6 +289,43 @@ static void a_task_closes_another_runtime_but_not_its_own(void)
     }
 }
 
+struct meddler {
+    weft_runtime *runtime;
+    wf_atomic_u32 refusals;
+};
+
+static void close_in_a_hook(void *context, const weft_failure *failure)
+{
+    struct meddler *meddler = context;
+    CHECK_EQ(failure->error, -EIO);
+    CHECK_EQ(weft_runtime_close(meddler->runtime, -1), -EDEADLK);
+    raise_by_one(&meddler->refusals);
+}
+
+static intptr_t fail_when_asked(void *arg)
+{
+    (void)stand_by_or_leave(arg);
+    return -EIO;
+}
+
+/* On whatever thread it is called: it would wait for itself. */
+static void a_hook_does_not_close_its_runtime(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        struct meddler meddler = {.runtime = NULL};
+        wf_atomic_u32 is_open = {1};
+        wf_atomic_u32 is_shut = {0};
+        tour.options.on_failure = close_in_a_hook;
+        tour.options.hook_context = &meddler;
+        CHECK_EQ(weft_runtime_open(&meddler.runtime, &tour.options), 0);
+        CHECK_EQ(weft_runtime_spawn(meddler.runtime, NULL, fail_when_asked, &is_open, NULL), 0);
+        wait_for(&meddler.refusals, 1);
+        CHECK_EQ(weft_runtime_spawn(meddler.runtime, NULL, fail_when_asked, &is_shut, NULL), 0);
+        CHECK_EQ(weft_runtime_close(meddler.runtime, -1), 0); /* which makes it fail */
+        CHECK_EQ(wf_load_acquire(&meddler.refusals), 2);
+    }
+}
+
 /* ---- the end of weft_run --------------------------------------------------------------------- */
 
 struct orphan {
@@ -541,6 +578,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_close_without_time_is_enough_for_who_ends_by_himself),
     TAP_TEST(threads_that_wait_hear_of_the_end),
     TAP_TEST(a_task_closes_another_runtime_but_not_its_own),
+    TAP_TEST(a_hook_does_not_close_its_runtime),
     TAP_TEST(a_run_cancels_what_its_first_task_leaves_and_waits),
     TAP_TEST(a_run_may_end_before_its_tasks_begin),
     TAP_TEST(spawns_that_race_the_close_are_run_or_refused),
