@@ -38,6 +38,9 @@ weft_model(model_join tests/model/model_join.c src/sched/join.c src/sched/task.c
   src/os/lock.c src/os/park.c)
 weft_model(model_timers tests/model/model_timers.c src/sched/timers.c src/time/wheel.c src/sched/idle.c
   src/os/lock.c src/os/park.c)
+weft_model(model_close tests/model/model_close.c src/sched/pool.c src/sched/quiet.c src/sched/state.c
+  src/os/lock.c src/os/park.c)
+weft_model(model_room tests/model/model_room.c src/sched/room.c src/os/lock.c src/os/park.c)
 weft_model(model_world tests/model/model_world.c src/sched/safepoint.c src/sched/state.c src/os/lock.c
   src/os/park.c)
 weft_model(model_waitq tests/model/model_waitq.c src/sync/waitq.c src/sched/state.c src/os/lock.c

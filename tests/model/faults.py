@@ -237,6 +237,34 @@ FAULTS = [
     ("slot: what is displaced is lost", "model_slot", "src/sched/fast.h",
      ("    if (old == NULL) {\n        wf_store_release",
       "    if (true) {\n        wf_store_release")),
+    ("room: who waits does not look again", "model_room", "src/sched/room.c",
+     ("    if (has_room(runtime, kind)) {", "    if (false) {")),
+    ("room: one is woken where there is room for two", "model_room", "src/sched/room.c",
+     ("        count--;\n    }\n    wf_lock_release(&room->lock);",
+      "        break;\n    }\n    wf_lock_release(&room->lock);")),
+    ("room: who gives up keeps it to itself", "model_room", "src/sched/room.c",
+     ("    if (rc != 0 && is_woken) {", "    if (false) {")),
+    ("room: a close is not seen by who waits", "model_room", "src/sched/room.c",
+     ("""    if (wf_load_relaxed(&runtime->is_closing) != 0) { /* all relaxed: the fences order them */
+        return true;
+    }
+""", "")),
+    ("close: who comes late gets in", "model_close", "src/sched/pool.c",
+     ("    wf_pool_leave(pool);\n    return false;", "    return true;")),
+    ("close: nobody waits for strangers", "model_close", "src/sched/pool.c",
+     ("while (wf_load_acquire(&pool->strangers) != 0) {", "while (false) {")),
+    ("close: the closer is not told", "model_close", "src/sched/quiet.c",
+     ("        wf_parker_unpark(&runtime->closer);\n", "")),
+    ("close: news is said after somebody was roused", "model_close", "src/sched/quiet.c",
+     ("""        wf_store_relaxed(&pool->runtime->quiet_at, 0);
+        pool->runtime->policy->rouse(pool->runtime);""",
+      """        pool->runtime->policy->rouse(pool->runtime);
+        wf_store_relaxed(&pool->runtime->quiet_at, 0);""")),
+    ("close: the report comes before it is dated", "model_close", "src/sched/quiet.c",
+     ("""    wf_store_relaxed(&runtime->quiet_at, activity(runtime)); /* relaxed: a hint */
+    wf_failures_report(runtime);""",
+      """    wf_failures_report(runtime);
+    wf_store_relaxed(&runtime->quiet_at, activity(runtime));""")),
     ("world: who wakes does not ask", "model_world", "src/sched/safepoint.c",
      ("        if (wf_load_acquire(&world->is_stopped) == 0) {\n            return;\n        }",
       "        if (wf_load_acquire(&world->is_stopped) <= 1) {\n            return;\n        }")),
