@@ -43,10 +43,12 @@ weft_model(model_close tests/model/model_close.c src/sched/pool.c src/sched/quie
 weft_model(model_room tests/model/model_room.c src/sched/room.c src/os/lock.c src/os/park.c)
 weft_model(model_world tests/model/model_world.c src/sched/safepoint.c src/sched/state.c src/os/lock.c
   src/os/park.c)
-weft_model(model_waitq tests/model/model_waitq.c src/sync/waitq.c src/sched/state.c src/os/lock.c
-  src/os/park.c)
-weft_model(model_sem tests/model/model_sem.c src/sync/sem.c src/sync/waitq.c src/sched/state.c
+weft_model(model_waitq tests/model/model_waitq.c src/sync/waitq.c src/sync/spin.c src/sched/state.c
   src/os/lock.c src/os/park.c)
+weft_model(model_sem tests/model/model_sem.c src/sync/sem.c src/sync/waitq.c src/sync/spin.c
+  src/sched/state.c src/os/lock.c src/os/park.c)
+weft_model(model_chan tests/model/model_chan.c src/sync/chan.c src/sync/select.c src/sync/spin.c
+  src/sync/waitq.c src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_trace tests/model/model_trace.c src/trace/ring.c src/os/lock.c)
 weft_model(model_registry tests/model/model_registry.c src/fiber/registry.c src/os/lock.c)
 

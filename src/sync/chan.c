@@ -494,7 +494,9 @@ int weft_chan_open(weft_chan **out, size_t item_size, size_t capacity)
     if (chan == NULL) {
         return -ENOMEM;
     }
-    *chan = (struct weft_chan){.item_size = (uint32_t)item_size, .capacity = capacity};
+    wf_plain_store(
+        chan, ((struct weft_chan){.item_size = (uint32_t)item_size, .capacity = capacity}));
+    wf_atomic_init(&chan->lock.word, 0);
     wf_atomic_init(&chan->refs, 1);
     if (is_bounded && capacity > 0) {
         chan->items = wf_alloc(capacity * item_size);

@@ -17,21 +17,45 @@ enum {
     SLEEP_NS = 100 * 1000, /* of which nobody wakes it */
 };
 
+#ifdef WF_MODEL
+
+/* Looking again and again would have no end there.  So who waits sleeps, and a release wakes it. */
+void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned looks)
+{
+    (void)looks;
+    (void)wf_futex_wait(word, held, WF_FOREVER);
+}
+
+void wf_spin_wake(struct wf_spin *spin)
+{
+    (void)wf_futex_wake(&spin->word, 1);
+}
+
+static bool may_be_open(struct wf_spin *spin)
+{
+    (void)spin;
+    return true;
+}
+
+#else
+
 void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned looks)
 {
     wf_spin_hint();
-#ifndef WF_MODEL
     if (looks > LOOKS + YIELDS) {
         (void)wf_futex_wait(word, held, wf_clock_now() + SLEEP_NS);
     } else if (looks > LOOKS) {
         (void)sched_yield();
     }
-#else
-    (void)word;
-    (void)held;
-    (void)looks;
-#endif
 }
+
+/* Whether it is worth to try: a look takes the line from nobody. */
+static bool may_be_open(struct wf_spin *spin)
+{
+    return wf_load_relaxed(&spin->word) == 0; /* relaxed: the exchange decides */
+}
+
+#endif
 
 void wf_spin_wait(struct wf_spin *spin)
 {
@@ -39,6 +63,6 @@ void wf_spin_wait(struct wf_spin *spin)
     do { /* Ends when the holder has released it, and nobody else was faster. */
         do {
             wf_spin_pause(&spin->word, 1, looks++);
-        } while (wf_load_relaxed(&spin->word) != 0);    /* relaxed: the exchange decides */
+        } while (!may_be_open(spin));
     } while (wf_exchange_acquire(&spin->word, 1) != 0); /* (K1) */
 }

@@ -26,6 +26,10 @@ void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned looks);
 /* spin.c  [any]  It was held a moment ago. */
 void wf_spin_wait(struct wf_spin *spin);
 
+#ifdef WF_MODEL
+void wf_spin_wake(struct wf_spin *spin);
+#endif
+
 /* [any] */
 static inline void wf_spin_acquire(struct wf_spin *spin)
 {
@@ -38,6 +42,9 @@ static inline void wf_spin_acquire(struct wf_spin *spin)
 static inline void wf_spin_release(struct wf_spin *spin)
 {
     wf_store_release(&spin->word, 0); /* (K1) */
+#ifdef WF_MODEL
+    wf_spin_wake(spin); /* see spin.c */
+#endif
 }
 
 #endif

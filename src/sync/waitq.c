@@ -178,7 +178,7 @@ void wf_waitq_grant_all(struct wf_waitq *queue, struct wf_spin *spin, int result
         struct wf_wait_node *node;
         wakes.count = 0;
         while (wakes.count < WF_WAKES_MAX && (node = wf_waitq_claim(queue)) != NULL) {
-            node->result = result;
+            wf_plain_store(&node->result, result);
             wf_wakes_add(&wakes, node);
         }
         if (wakes.count > 0) {

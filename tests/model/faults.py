@@ -331,6 +331,42 @@ FAULTS = [
       "    wf_store_release(&ring->head, head + 1);\n    wf_store_release(&slot->arg, arg);")),
     ("trace: foreign threads without the lock", "model_trace", "src/trace/ring.c",
      ("    wf_lock_acquire(&shared->lock);", "    (void)wf_lock_try(&shared->lock);")),
+    ("chan: a close that nobody who waits hears of", "model_chan", "src/sync/chan.c",
+     ("    wf_waitq_grant_all(&chan->receivers, &chan->lock, -EPIPE);\n", "")),
+    ("chan: the lock is open before the node is in the queue", "model_chan", "src/sync/chan.c",
+     ("    push(chan, queue, &node);\n    wf_spin_release(&chan->lock);",
+      "    wf_spin_release(&chan->lock);\n    push(chan, queue, &node);")),
+    ("chan: the receiver is told before it has the item", "model_chan", "src/sync/chan.c",
+     ("        wf_item_copy(receiver->item, item, chan->item_size);\n"
+      "        *task = grant(worker, receiver);",
+      "        *task = grant(worker, receiver);\n"
+      "        wf_item_copy(receiver->item, item, chan->item_size);")),
+    ("chan: a closed one takes items", "model_chan", "src/sync/chan.c",
+     ("    if (wf_plain_load(&chan->is_closed)) {\n        return -EPIPE;\n    }\n"
+      "    if (wf_plain_load(&chan->count) < chan->limit) {",
+      "    if (wf_plain_load(&chan->count) < chan->limit) {")),
+    ("chan: who is cancelled looks at nothing", "model_chan", "src/sync/chan.c",
+     ("            rc = wf_waitq_leave(&node) ? 0 : rc;", "            (void)wf_waitq_leave(&node);")),
+    ("chan: an item that was handed over is not given back", "model_chan", "src/sync/chan.c",
+     ("    if (node->count == RECEIVES && node->result == 0) {", "    if (false) {")),
+    ("select: the nodes go in after the locks are open", "model_chan", "src/sync/select.c",
+     ("    enter_chans(select);\n    unlock_all(select);",
+      "    unlock_all(select);\n    enter_chans(select);")),
+    ("select: it leaves only the queue of the winner", "model_chan", "src/sync/select.c",
+     ("            if ((int32_t)i != winner || select->self == NULL ||"
+      " !wf_waitq_is_granted(&arm->node)) {",
+      "            if ((int32_t)i == winner) {")),
+    ("select: who has seen the winner goes without the lock", "model_chan", "src/sync/select.c",
+     ("            if ((int32_t)i != winner || select->self == NULL ||"
+      " !wf_waitq_is_granted(&arm->node)) {",
+      "            if ((int32_t)i != winner) {")),
+    ("select: a cancel does not win", "model_chan", "src/sync/select.c",
+     ("            (void)win(select, NOBODY);\n        }",
+      "            wf_store_relaxed(&select->selection.winner, NOBODY);\n        }")),
+    ("waitq: a node is granted without a claim", "model_chan", "src/sync/waitq.c",
+     ("    return wf_cas_relaxed(&node->selection->winner, &nobody, node->index);",
+      "    (void)wf_cas_relaxed(&node->selection->winner, &nobody, node->index);\n"
+      "    return true;")),
 ]
 
 # Such an end says that the checker could not go on, not that the code is wrong.

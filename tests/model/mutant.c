@@ -110,7 +110,7 @@ static void add_mutants_of(struct model_site *site)
 /* Sites of the test file itself are its own business. */
 static bool is_under_test(const struct model_suite *suite, const struct model_site *site)
 {
-    return suite->mutated != NULL ? strcmp(site->file, suite->mutated) == 0
+    return suite->mutated != NULL ? strncmp(site->file, suite->mutated, strlen(suite->mutated)) == 0
                                   : strncmp(site->file, "src/", 4) == 0;
 }
 
