@@ -38,7 +38,8 @@ enum weft_io {
     WEFT_IO_URING,
 };
 
-/* A task that failed and whose result nobody looked at. */
+/* A task that failed and whose result nobody looked at; or, with -EOWNERDEAD, a task that ended,
+ * however it did, while it held locks: they were released, and the message says how many. */
 typedef struct weft_failure {
     uint64_t task_id;    /* 0: some, for which there was no memory; the message says how many */
     const char *name;    /* "" for none */

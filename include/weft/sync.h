@@ -29,6 +29,44 @@
 
 WEFT_BEGIN
 
+/* ---- mutex ----------------------------------------------------------------------------------- */
+
+/*
+ * Belongs to the task, or foreign thread, that has locked it, until that one unlocks it.  A task
+ * may wait for anything else while it has one, and may go on in another thread.
+ *
+ * Who unlocks lets the longest waiting one try, while others may still be faster: a lock that is
+ * free is never kept for somebody who does not run yet.  One that was too late a few times gets it
+ * handed over, so that nobody waits for ever.
+ *
+ * A task that ends, by return or weft_fail or because its runtime is closed by force, unlocks what
+ * it holds; this is reported like a failure that nobody saw, with -EOWNERDEAD.  A thread that ends
+ * leaves its mutexes locked.
+ */
+typedef struct weft_mutex {
+    uint64_t private_data[6];
+} weft_mutex;
+
+/*
+ * Locks it; waits until that is possible.
+ *
+ * 0            it is locked
+ * -EINVAL      NULL
+ * -EDEADLK     the caller has it already
+ * -ECANCELED   the task was asked to end
+ * -ETIMEDOUT   the task's deadline came first
+ */
+WEFT_API int weft_mutex_lock(weft_mutex *mutex);
+
+/* The same without waiting.  -EAGAIN: somebody else has it. */
+WEFT_API int weft_mutex_try_lock(weft_mutex *mutex);
+
+/* Unlocks it.  -EPERM: the caller does not have it; -EINVAL: NULL. */
+WEFT_API int weft_mutex_unlock(weft_mutex *mutex);
+
+/* 1: somebody has it at this moment; 0: nobody.  -EINVAL: NULL. */
+WEFT_API int weft_mutex_is_locked(const weft_mutex *mutex);
+
 /* ---- semaphore ------------------------------------------------------------------------------- */
 
 /* A number of permits: seats, connections, slots.  Nobody owns a permit: who releases one need not

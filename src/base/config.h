@@ -116,6 +116,17 @@ typedef int64_t wf_deque_diff;
 /* Locks for the lists of those who wait for a task, chosen by its address. */
 #define WF_JOIN_LOCKS 64u
 
+/* How often one who waits for a mutex may be woken and find that another was faster, before the
+ * mutex is handed over to it; 0: always.  And looks at a mutex that somebody else has, with a pause
+ * before each, before it is waited for.  Both measured: see
+ * docs/adr/0014-a-mutex-may-be-overtaken.md. */
+#define WF_MUTEX_LOSSES_MAX 1u
+#ifdef WF_MODEL
+#define WF_MUTEX_SPIN 0u
+#else
+#define WF_MUTEX_SPIN 30u
+#endif
+
 /* Tasks that are granted something by one call before it wakes them: it then takes the lock of what
  * they wait in once, and they do not run into it.  Of more, some are woken under the lock. */
 #define WF_WAKES_MAX 16u

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdalign.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -148,6 +149,12 @@ int wf_thread_join(pthread_t thread)
 int wf_thread_id(void)
 {
     return (int)syscall(SYS_gettid);
+}
+
+__attribute__((noinline)) uintptr_t wf_thread_key(void)
+{
+    static _Thread_local alignas(16) char place;
+    return (uintptr_t)&place;
 }
 
 int wf_thread_set_name(const char *name)

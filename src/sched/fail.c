@@ -6,8 +6,9 @@
  * frames that they belong to, completes the task and leaves the stack for good.
  *
  * A failure counts as unseen when the last reference to the task goes without anybody having looked
- * at the result.  It is noted then, and reported when the runtime has nothing left to run, so that
- * the report does not come in the middle of things.
+ * at the result.  It is noted then, and so is a task that ended and still held a lock; and reported
+ * when the runtime has nothing left to run, so that the report does not come in the middle of
+ * things.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -119,10 +120,10 @@ int weft_task_message(const weft_task *task, char *text, size_t text_size)
 
 /* ---- failures that nobody saw -------------------------------------------------------------- */
 
-void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
+/* [any]  Remembers it until nothing runs. */
+static void note(struct weft_task *task, int error, const char *message)
 {
-    const struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: the last one */
-    const char *message = extra != NULL && extra->message != NULL ? extra->message : "";
+    struct wf_task_pool *pool = task->pool;
     const size_t size = strlen(message) + 1;
     struct wf_failure *failure = wf_alloc(sizeof(*failure) + size);
     if (failure == NULL) {
@@ -133,7 +134,7 @@ void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
         wf_runtime_tell(pool);
         return;
     }
-    *failure = (struct wf_failure){.task_id = wf_task_id(task), .error = (int)task->result};
+    *failure = (struct wf_failure){.task_id = wf_task_id(task), .error = error};
     wf_task_name(task, failure->name);
     memcpy(failure->message, message, size);
     wf_lock_acquire(&pool->lock);
@@ -151,6 +152,22 @@ void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
     }
 }
 
+void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task)
+{
+    const struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: the last one */
+    const char *message = extra != NULL && extra->message != NULL ? extra->message : "";
+    WEFT_ASSERT(pool == task->pool);
+    note(task, (int)task->result, message);
+}
+
+void wf_failure_note_held(struct weft_task *task, const void *object, size_t count)
+{
+    char message[128];
+    (void)snprintf(message, sizeof(message), "ended and held %zu lock%s, the newest at %p", count,
+                   count == 1 ? "" : "s", object); /* fits */
+    note(task, -EOWNERDEAD, message);
+}
+
 void wf_failures_free(struct wf_failure *failures)
 {
     while (failures != NULL) {
@@ -164,10 +181,12 @@ void wf_failures_free(struct wf_failure *failures)
 static void print_failure(const weft_failure *failure)
 {
     char line[512];
-    int length = snprintf(line, sizeof(line), "weft: task %llu%s%s failed, unobserved: %s%s%s\n",
-                          (unsigned long long)failure->task_id, failure->name[0] != '\0' ? " " : "",
-                          failure->name, strerrorname_np(-failure->error),
-                          failure->message[0] != '\0' ? ": " : "", failure->message);
+    int length =
+        snprintf(line, sizeof(line), "weft: task %llu%s%s %s: %s%s%s\n",
+                 (unsigned long long)failure->task_id, failure->name[0] != '\0' ? " " : "",
+                 failure->name, failure->error == -EOWNERDEAD ? "left locks" : "failed, unobserved",
+                 strerrorname_np(-failure->error), failure->message[0] != '\0' ? ": " : "",
+                 failure->message);
     if (length > 0) {
         size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
         (void)wf_file_write(STDERR_FILENO, line, size); /* nobody to tell of an error */

@@ -167,4 +167,56 @@ static inline int wf_interrupted(struct weft_task *self)
     return wf_task_interrupted(self);
 }
 
+/* [the task]  As wf_task_spend. */
+static inline void wf_spend(struct weft_task *self)
+{
+    /* A poll task that has had its share stays at 0 until it returns. */
+    if (__builtin_expect(self->budget > 0 && --self->budget == 0, 0)) {
+        wf_task_yield(self);
+    }
+}
+
+/* ---- what a task holds ---------------------------------------------------------------------- */
+
+/* A list in one direction: locks are mostly let go of in the reverse order.  Each store before a
+ * locked instruction delays it, so what is there already is not written again. */
+
+/* [the task] */
+static inline void wf_held_push(struct weft_task *self, struct wf_held *held,
+                                void (*release)(struct wf_held *held, struct weft_task *task))
+{
+    if (held->next != self->held) {
+        held->next = self->held;
+    }
+    if (held->release != release) {
+        held->release = release;
+    }
+    self->held = held;
+}
+
+/* [the task, closer] */
+static inline void wf_held_remove(struct weft_task *self, struct wf_held *held)
+{
+    struct wf_held **link = &self->held;
+    while (__builtin_expect(*link != held, 0)) {
+        link = &(*link)->next;
+    }
+    *link = held->next;
+}
+
+/* ---- who calls ------------------------------------------------------------------------------ */
+
+/* [any]  As wf_task_self, without a call: for functions that are marked WF_ASKS_THREAD themselves,
+ * so that nobody is inside them across a switch with what they asked for; and there only before
+ * anything that may switch. */
+static inline __attribute__((always_inline)) struct weft_task *wf_task_here(void)
+{
+#ifdef WF_MODEL
+    return wf_task_self();
+#else
+    struct wf_worker *worker = wf_of_thread(wf_seat);
+    return worker != NULL ? wf_load_relaxed(&worker->current) : NULL; /* relaxed: our own */
+#endif
+}
+
 #endif

@@ -282,6 +282,14 @@ struct wf_task_extra {
     char *message;                                               /* of weft_fail; NULL: none */
 };
 
+/* Something that is the task's until it lets go of it: a lock, in which this lies as its first
+ * member.  A task that ends lets go of all. */
+struct wf_held {
+    struct wf_held *next; /* [the task]  what it held before */
+    /* [the task, closer]  The task ends: it is not in the list any more. */
+    void (*release)(struct wf_held *held, struct weft_task *task);
+};
+
 struct weft_task {
     /* Touched by every switch: one line of the cache. */
     struct wf_node node;         /* in at most one queue */
@@ -300,7 +308,10 @@ struct weft_task {
     /* By the beginning and the end. */
     WF_ATOMIC(weft_fn) fn; /* [spawner: write] [any: read] */
     void *arg;             /* [const] */
-    intptr_t result;       /* [the task]  read by others when it is complete */
+    union {
+        intptr_t result;      /* [the task]  when it is complete */
+        struct wf_held *held; /* [the task]  until then: what it holds, newest first; or NULL */
+    };
 
     WF_ATOMIC(uint64_t) id;           /* [spawner: write] [any: read]  0: this memory is free */
     WF_ATOMIC(uint64_t) parent_id;    /* [spawner: write] [any: read] */
@@ -488,6 +499,9 @@ struct wf_worker {
     struct wf_start *start;              /* [owner]  until it has started */
 };
 
+/* worker.c  Of the calling thread; see wf_task_here. */
+extern _Thread_local struct wf_worker *wf_seat;
+
 /* [any]  The worker in whose seat the calling thread sits; NULL: a foreign thread. */
 struct wf_worker *wf_worker_self(void);
 /* [any]  The calling task; NULL outside. */
@@ -626,6 +640,11 @@ void wf_join_main_break(weft_runtime *runtime);
 extern struct wf_lock wf_join_locks[WF_JOIN_LOCKS];
 /* join.c  [owner]  Wakes those who wait by way of wf_state_share. */
 void wf_joiners_wake(struct weft_task *task);
+
+/* held.c  [the task, closer]  The task ends: lets go of all that it holds, and notes it. */
+void wf_held_release(struct weft_task *task);
+/* fail.c  [any]  Remembers that a task ended and held this, as one of so many. */
+void wf_failure_note_held(struct weft_task *task, const void *object, size_t count);
 
 /* local.c  [the task]  Destroys its task-local values. */
 void wf_locals_done(struct weft_task *task);

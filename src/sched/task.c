@@ -136,6 +136,7 @@ static void fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf
     WEFT_ASSERT(task->body == WF_BODY_POLL || task->cleanups == NULL);
     WEFT_ASSERT(task->joiners == NULL);
     task->budget = WF_TASK_BUDGET;
+    task->held = NULL;
     /* All relaxed: the id below publishes them to those who look. */
     wf_store_relaxed(&task->fn, spawn->fn);
     wf_store_relaxed(&task->parent_id, parent != NULL ? wf_task_id(parent) : 0);
@@ -408,13 +409,17 @@ static void complete(struct wf_worker *worker, struct weft_task *task, intptr_t 
     }
 }
 
-/* What has to go before the result is there. */
+/* What has to go before the result is there.  Values of the task may let go of what it holds when
+ * they are destroyed; what the owner of its scope has made is there until the task leaves it. */
 static void undress(struct weft_task *task, intptr_t result)
 {
-    if (wf_load_relaxed(&task->extra) != NULL) { /* relaxed: ours */
+    if (!task->is_plain && wf_load_relaxed(&task->extra) != NULL) { /* relaxed: ours */
         wf_locals_done(task);
     }
-    if (task->scope != NULL) {
+    if (task->held != NULL) {
+        wf_held_release(task);
+    }
+    if (!task->is_plain && task->scope != NULL) {
         wf_scope_leave(task, result);
     }
     if (task->body == WF_BODY_POLL) {
@@ -424,7 +429,7 @@ static void undress(struct weft_task *task, intptr_t result)
 
 struct wf_worker *wf_task_finish(struct weft_task *task, intptr_t result)
 {
-    if (!task->is_plain) {
+    if (!task->is_plain || task->held != NULL) {
         undress(task, result);
     }
     struct wf_worker *worker = wf_worker_self();
@@ -439,7 +444,7 @@ void wf_task_abandon(struct weft_task *task, intptr_t result)
     if (worker != NULL && worker->pool != task->pool) {
         worker = NULL; /* a task of another runtime closes this one */
     }
-    if (!task->is_plain) {
+    if (!task->is_plain || task->held != NULL) {
         undress(task, result);
     }
     /* Who closes a runtime may be a task of another, whose worker counts its own. */

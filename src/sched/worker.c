@@ -25,16 +25,16 @@
 #include "sched/fast.h"
 #include "sched/sched.h"
 
-static _Thread_local struct wf_worker *seat;
+_Thread_local struct wf_worker *wf_seat;
 
 WF_ASKS_THREAD struct wf_worker *wf_worker_self(void)
 {
-    return wf_of_thread(seat);
+    return wf_of_thread(wf_seat);
 }
 
-struct weft_task *wf_task_self(void)
+WF_ASKS_THREAD struct weft_task *wf_task_self(void)
 {
-    struct wf_worker *worker = wf_worker_self();
+    struct wf_worker *worker = wf_of_thread(wf_seat);
     return worker != NULL ? wf_load_relaxed(&worker->current) : NULL; /* relaxed: our own */
 }
 
@@ -272,7 +272,7 @@ void *wf_worker_main(void *arg)
     struct wf_worker *worker = arg;
     int rc = wf_signal_stack_init(&worker->signal_stack);
     if (wf_start_report(worker->start, rc) == 0) {
-        seat = worker;
+        wf_seat = worker;
         wf_fiber_init_thread(&worker->loop);
         worker->now_ns = wf_clock_now();
         loop(worker);
@@ -284,7 +284,7 @@ void *wf_worker_main(void *arg)
         wf_stack_cache_done(&worker->stacks);
         wf_task_cache_done(worker->pool, &worker->tasks);
         wf_safe_enter(&worker->runtime->world, &worker->safe); /* for those who stop the world */
-        seat = NULL;
+        wf_seat = NULL;
     }
     if (rc == 0) {
         wf_signal_stack_done(&worker->signal_stack);

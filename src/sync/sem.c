@@ -123,15 +123,15 @@ static int give(struct wf_sem *sem, uint32_t count)
     return rc == -EAGAIN ? release_slowly(sem, count) : rc;
 }
 
-int weft_sem_release(weft_sem *out, uint32_t count)
+WF_ASKS_THREAD int weft_sem_release(weft_sem *out, uint32_t count)
 {
     if (out == NULL || count == 0) {
         return -EINVAL;
     }
     int rc = give(sem_of(out), count);
-    struct weft_task *self = wf_task_self();
+    struct weft_task *self = wf_task_here();
     if (self != NULL) {
-        wf_task_spend(self);
+        wf_spend(self);
     }
     return rc;
 }
@@ -195,26 +195,26 @@ static __attribute__((noinline)) int acquire_slowly(struct wf_sem *sem, struct w
     return rc;
 }
 
-int weft_sem_acquire(weft_sem *out, uint32_t count)
+WF_ASKS_THREAD int weft_sem_acquire(weft_sem *out, uint32_t count)
 {
     if (out == NULL || count == 0) {
         return -EINVAL;
     }
-    struct weft_task *self = wf_task_self();
+    struct weft_task *self = wf_task_here();
     if (self != NULL) {
-        wf_task_spend(self);
+        wf_spend(self);
     }
     return take(sem_of(out), count) ? 0 : acquire_slowly(sem_of(out), self, count);
 }
 
-int weft_sem_try_acquire(weft_sem *out, uint32_t count)
+WF_ASKS_THREAD int weft_sem_try_acquire(weft_sem *out, uint32_t count)
 {
     if (out == NULL || count == 0) {
         return -EINVAL;
     }
-    struct weft_task *self = wf_task_self();
+    struct weft_task *self = wf_task_here();
     if (self != NULL) {
-        wf_task_spend(self); /* who tries in a loop must let others run too */
+        wf_spend(self); /* who tries in a loop must let others run too */
     }
     return take(sem_of(out), count) ? 0 : -EAGAIN;
 }

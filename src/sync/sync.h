@@ -19,6 +19,7 @@
  *
  *   edge  from                           to                            carries
  *   Q1    waitq.c grant: store           is_granted: load              what the granter did before
+ *   M1    mutex.c unlock: CAS            lock: CAS                     what was done under the lock
  *   E1    sem.c release: CAS, store      acquire: CAS                  what the releaser did before
  *   K1    spin.h release: store          acquire: exchange             what was done under the lock
  *   F1    notify.c keep: CAS, store      take, begin: CAS              what was done before it
@@ -77,6 +78,13 @@ struct wf_wait_node {
     void (*left)(struct wf_wait_node *node);
     struct wf_parting parting;
 };
+
+/* [any]  Whose parting it is. */
+static inline const struct wf_wait_node *wf_node_of(const struct wf_parting *parting)
+{
+    const char *address = (const char *)parting - offsetof(struct wf_wait_node, parting);
+    return (const struct wf_wait_node *)(const void *)address;
+}
 
 /* [waiter]  A node of the calling task, or of the calling thread if `self` is NULL. */
 void wf_node_init(struct wf_wait_node *node, struct weft_task *self);
@@ -168,6 +176,35 @@ struct wf_once {
     WF_ATOMIC(uintptr_t) owner; /* [who does it: write] [any: read]  its name; 0: nobody */
 };
 int wf_once_begin(struct wf_once *once, struct wf_wait_node *node);
+
+/* Who holds a lock: the address of a task, or what tells a thread from others, with this bit. */
+#define WF_HOLDER_THREAD ((uintptr_t)8)
+/* [any]  Of the calling task, or thread if it is NULL.  The bits below the one above are 0. */
+static inline uintptr_t wf_holder_of(const struct weft_task *self)
+{
+    WEFT_ASSERT(((uintptr_t)self & (2 * WF_HOLDER_THREAD - 1)) == 0);
+    return self != NULL ? (uintptr_t)self : wf_thread_key() | WF_HOLDER_THREAD;
+}
+/* [any]  NULL: it is a thread, or nobody. */
+static inline const struct weft_task *wf_holder_task(uintptr_t holder)
+{
+    return (holder & WF_HOLDER_THREAD) == 0 ? (const struct weft_task *)holder : NULL;
+}
+
+/* mutex.c  See there. */
+struct wf_mutex {
+    struct wf_held held;       /* [who has it, if it is a task] */
+    WF_ATOMIC(uintptr_t) word; /* [any: CAS]  who has it, and enum flag of mutex.c */
+    struct wf_waitq queue;     /* of a node `count`: how often it was too late */
+};
+/* [waiter]  `holder` is the waiter's. */
+int wf_mutex_begin(struct wf_mutex *mutex, struct wf_wait_node *node, uintptr_t holder);
+/* [waiter]  The node was granted.  0: the mutex is locked; -EINPROGRESS: it waits on. */
+int wf_mutex_granted(struct wf_wait_node *node);
+/* [any, not locked] */
+void wf_mutex_abandon(struct wf_wait_node *node);
+/* [any]  By the caller. */
+bool wf_mutex_is_held(const struct wf_mutex *mutex, uintptr_t holder);
 
 /* sem.c  A number of permits.  See there. */
 struct wf_sem {

@@ -33,15 +33,10 @@
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
-static struct wf_wait_node *node_of(struct wf_parting *parting)
-{
-    return wf_container_of(parting, struct wf_wait_node, parting);
-}
-
 /* [closer]  The task will never run again. */
 static void forget(struct wf_parting *parting)
 {
-    wf_waitq_abandon(node_of(parting));
+    wf_waitq_abandon(wf_container_of(parting, struct wf_wait_node, parting));
 }
 
 void wf_node_init(struct wf_wait_node *node, struct weft_task *self)

@@ -207,6 +207,12 @@ void wf_poll_done(struct weft_task *task)
     model_fail("a poll task");
 }
 
+void wf_held_release(struct weft_task *task)
+{
+    (void)task;
+    model_fail("a task that holds something");
+}
+
 void wf_scope_leave(struct weft_task *task, intptr_t result)
 {
     (void)task;

@@ -19,7 +19,7 @@ static struct wf_task_pool pool;
 static struct wf_worker workers[MODEL_THREADS_MAX];
 
 /* By thread. */
-static struct weft_task selves[MODEL_THREADS_MAX];
+static alignas(WF_CACHE_LINE) struct weft_task selves[MODEL_THREADS_MAX];
 static bool is_foreign[MODEL_THREADS_MAX];
 static struct wf_parker parkers[MODEL_THREADS_MAX];
 
@@ -62,6 +62,17 @@ int wf_task_interrupted(struct weft_task *self)
 void wf_task_spend(struct weft_task *self)
 {
     (void)self;
+}
+
+void wf_task_yield(struct weft_task *self)
+{
+    (void)self;
+    model_fail("a task that has had its share");
+}
+
+uintptr_t wf_thread_key(void)
+{
+    return (model_thread() + 1) * (uintptr_t)16;
 }
 
 void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void *object,
@@ -112,7 +123,7 @@ static inline void start_tasks(void)
     runtime = (weft_runtime){0};
     pool = (struct wf_task_pool){.runtime = &runtime};
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        selves[i] = (struct weft_task){.pool = &pool};
+        selves[i] = (struct weft_task){.pool = &pool, .budget = WF_TASK_BUDGET};
         wf_store_relaxed(&selves[i].deadline, WEFT_NEVER);
         wf_state_init(&selves[i].state, 1);
         workers[i] = (struct wf_worker){.runtime = &runtime, .pool = &pool, .index = i};
