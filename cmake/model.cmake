@@ -33,6 +33,7 @@ weft_model(model_inject tests/model/model_inject.c src/queue/inject.c src/os/loc
 weft_model(model_sleep tests/model/model_sleep.c src/queue/inject.c src/os/lock.c)
 weft_model(model_idle tests/model/model_idle.c src/sched/idle.c src/queue/mpsc.c src/os/park.c)
 weft_model(model_state tests/model/model_state.c src/sched/state.c src/os/park.c)
+weft_model(model_fork tests/model/model_fork.c src/sched/board.c)
 weft_model(model_slot tests/model/model_slot.c)
 weft_model(model_join tests/model/model_join.c src/sched/join.c src/sched/task.c src/sched/state.c
   src/os/lock.c src/os/park.c)

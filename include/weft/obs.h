@@ -29,6 +29,7 @@ typedef struct weft_counters {
     uint64_t lifo_hits;      /* tasks run out of the slot of the newest */
     uint64_t global_fetches; /* tasks taken from the global queue */
     uint64_t queue_depth;    /* tasks waiting in its own queues now */
+    uint64_t forks_taken;    /* forks of other tasks that it made tasks of */
 } weft_counters;
 
 typedef struct weft_stats {

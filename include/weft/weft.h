@@ -11,6 +11,7 @@
 
 #include <weft/chan.h>
 #include <weft/event.h>
+#include <weft/fork.h>
 #include <weft/obs.h>
 #include <weft/poll.h>
 #include <weft/runtime.h>

@@ -84,6 +84,27 @@ typedef int64_t wf_deque_diff;
 #define WF_TURN_OF_NORMAL 8u
 #define WF_TURN_OF_LOW 64u
 
+/* Forks of one task that lie open for others to take, at a time: with the word that asks for more
+ * they fill a cache line, which is all that a thief reads. */
+#ifdef WF_MODEL
+#define WF_FORK_PLACES 2u
+#else
+#define WF_FORK_PLACES 7u
+#endif
+
+/* Nanoseconds of a piece of a loop whose grain was left to us: see par/pace.c. */
+#define WF_PIECE_NS INT64_C(5000)
+
+/* Items of a block of a prefix sum: two passes over 64 KiB of numbers stay in a core's cache. */
+#define WF_SCAN_BLOCK ((size_t)8192)
+/* Bytes of an item of one, since a copy lies in the frame. */
+#define WF_SCAN_ITEM_MAX 256u
+
+/* Items that one worker sorts, or merges, without forking: 100 us or so.  And those that are
+ * sorted by insertion. */
+#define WF_SORT_ALONE ((size_t)4096)
+#define WF_SORT_FEW ((size_t)8)
+
 /* Looks at everything before a worker sleeps, 5 us or so.  Without a sched_yield in between: since
  * Linux 6.6 a thread that yields has its deadline moved by a whole slice each time, and when it is
  * woken on a busy CPU it waits behind all others for that: milliseconds. */

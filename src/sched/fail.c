@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sched/fork.h"
 #include "sched/sched.h"
 
 struct wf_failure {
@@ -90,8 +91,12 @@ void weft_fail(int error, const char *format, ...)
         va_end(arguments);
     }
     (void)wf_state_shield(&self->state); /* cleanups may wait; -EOVERFLOW: it has 255 already */
+    if (wf_has_forks(self)) {
+        wf_forks_cut(self); /* first: they may use what the cleanups free */
+    }
     wf_cleanups_run(self);
     WEFT_CHECK(self->open_scopes == NULL);
+    (void)wf_fetch_or_relaxed(&self->marks, WF_MARK_FAILED); /* relaxed: (T3) orders it */
     wf_task_exit(self, error);
 }
 

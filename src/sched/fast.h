@@ -12,6 +12,7 @@
 #ifndef WF_SCHED_FAST_H
 #define WF_SCHED_FAST_H
 
+#include "sched/fork.h"
 #include "sched/sched.h"
 
 /* ---- the slot ------------------------------------------------------------------------------ */
@@ -109,7 +110,7 @@ static inline void *wf_message_of(void *what, enum wf_errand errand)
 /* [owner]  The thread is about to go on with this task. */
 static inline void wf_enter(struct wf_worker *worker, struct weft_task *task)
 {
-    wf_store_relaxed(&worker->current, task); /* relaxed: others only look */
+    wf_store_release(&worker->current, task); /* (K5) release: thieves look at its forks */
     wf_counter_add(&worker->counters.polled, 1);
     wf_counter_add(&task->runs, 1);
     if (worker->trace != NULL) {
@@ -147,6 +148,9 @@ static inline __attribute__((always_inline)) void wf_suspend(struct weft_task *s
 #ifdef WF_MODEL
     wf_task_suspend(self);
 #else
+    if (__builtin_expect(wf_has_forks(self), 0)) {
+        wf_forks_release(self);
+    }
     struct wf_worker *worker = wf_worker_self();
     WEFT_ASSERT(wf_load_relaxed(&self->wait) != WEFT_WAIT_NOTHING);
     self->budget = WF_TASK_BUDGET;

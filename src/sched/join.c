@@ -15,6 +15,7 @@
 #include <errno.h>
 
 #include "sched/fast.h"
+#include "sched/fork.h"
 #include "sched/sched.h"
 
 /* Whoever waits for the first of several. */
@@ -213,6 +214,11 @@ static inline __attribute__((always_inline)) int wait_for_end(struct weft_task *
     bool is_alone =
         is_consuming && self->pool == task->pool && wf_state_has_one_handle(&task->state);
     return is_alone ? wait_alone(self, task) : wait_listed(self, task);
+}
+
+int wf_join_wait(struct weft_task *task)
+{
+    return wait_for_end(task, true);
 }
 
 intptr_t wf_join_observe(struct weft_task *task)

@@ -33,6 +33,10 @@ int wf_poll_init(struct weft_task *task, const struct wf_spawn *spawn)
     if (spawn->state_size > 0) {
         memcpy(state, spawn->arg, spawn->state_size);
     }
+    struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: ours */
+    if (extra != NULL) {
+        wf_store_relaxed(&extra->forks, NULL); /* of a green thread before it: see fork.c */
+    }
     task->arg = state;
     task->body = WF_BODY_POLL;
     task->is_plain = false;

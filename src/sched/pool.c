@@ -39,6 +39,7 @@ static void extra_free(struct wf_task_extra *extra)
         WEFT_ASSERT(extra->locals == NULL);
         wf_free(extra->arg_copy);
         wf_free(extra->message);
+        wf_free(extra->board);
         wf_free(extra);
     }
 }

@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "sched/fast.h"
+#include "sched/fork.h"
 #include "sched/sched.h"
 
 enum { PRIORITIES = WEFT_PRIORITY_LOW + 1 };
@@ -201,6 +202,10 @@ static void dispatch(struct wf_reactor *reactor, int64_t now)
         wf_parker_unpark(&worker->parker);
     }
     reactor->idle = left;
+    if (left.first != NULL) {
+        wf_fence_seq_cst(); /* (K4): either a task sees that it is asked, or that we have workers */
+        wf_forks_ask_all(reactor->runtime);
+    }
 }
 
 static bool has_mail(void *context)

@@ -280,6 +280,8 @@ struct wf_task_extra {
     void *arg_copy;                                              /* [owner]  NULL: none */
     void **locals;                                               /* [the task]  NULL: none yet */
     char *message;                                               /* of weft_fail; NULL: none */
+    struct weft_forks *board;             /* [the task]  memory for its forks; NULL: none yet */
+    WF_ATOMIC(struct weft_forks *) forks; /* [the task: write] [any: read]  the same; or NULL */
 };
 
 /* Something that is the task's until it lets go of it: a lock, in which this lies as its first
@@ -358,6 +360,7 @@ enum wf_task_mark {
     WF_MARK_OBSERVED = 1,  /* somebody saw the result */
     WF_MARK_DETACHED = 2,  /* there never was a handle */
     WF_MARK_CANCELLED = 4, /* ended because it was asked to */
+    WF_MARK_FAILED = 8,    /* ended by weft_fail */
 };
 
 /* The memory of the tasks of a runtime.  Outlives it while handles are out. */
@@ -423,6 +426,7 @@ struct wf_counters {
     WF_ATOMIC(uint64_t) woken;
     WF_ATOMIC(uint64_t) lifo_hits;
     WF_ATOMIC(uint64_t) global_fetches;
+    WF_ATOMIC(uint64_t) forks_taken;    /* forks of others that it made tasks of */
     WF_ATOMIC(uint64_t) waits_for_task; /* begun waits that only another task can end */
     WF_ATOMIC(uint64_t) waits_ended;    /* of them, those that ended */
 };

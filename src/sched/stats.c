@@ -21,6 +21,7 @@ static void read_counters(const struct wf_counters *counters, weft_counters *out
         .woken = wf_counter_read(&counters->woken),
         .lifo_hits = wf_counter_read(&counters->lifo_hits),
         .global_fetches = wf_counter_read(&counters->global_fetches),
+        .forks_taken = wf_counter_read(&counters->forks_taken),
     };
 }
 
@@ -53,6 +54,7 @@ static void add(weft_counters *sum, const weft_counters *more)
     sum->lifo_hits += more->lifo_hits;
     sum->global_fetches += more->global_fetches;
     sum->queue_depth += more->queue_depth;
+    sum->forks_taken += more->forks_taken;
 }
 
 int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_counters *out)

@@ -26,6 +26,7 @@
  * be; no wake-up of a queue rests on it.
  */
 #include "sched/fast.h"
+#include "sched/fork.h"
 #include "sched/sched.h"
 
 /* ---- putting ------------------------------------------------------------------------------- */
@@ -254,6 +255,13 @@ static struct weft_task *steal(struct wf_worker *worker)
             return task;
         }
     }
+    for (unsigned i = 0; i < count; i++) {
+        struct wf_worker *victim = &runtime->workers[(first + i) % count];
+        struct weft_task *task = victim != worker ? wf_fork_steal(worker, victim) : NULL;
+        if (task != NULL) {
+            return task;
+        }
+    }
     return NULL;
 }
 
@@ -395,7 +403,8 @@ static bool has_work(void *context)
     }
     for (unsigned i = 0; i < runtime->worker_count && !runtime->options.no_steal; i++) {
         struct wf_worker *other = &runtime->workers[i];
-        if (wf_ring_count(&other->ring) > 0 || wf_deque_count(&other->deque) > 0) {
+        if (wf_ring_count(&other->ring) > 0 || wf_deque_count(&other->deque) > 0 ||
+            wf_fork_is_open(other)) {
             return true;
         }
     }

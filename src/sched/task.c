@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sched/fork.h"
 #include "sched/sched.h"
 
 /* The ids of all tasks of the process, from 1; workers take blocks of them. */
@@ -118,6 +119,10 @@ void wf_task_reset(struct weft_task *task)
         extra->message = NULL;
         name_put(extra, NULL);
     }
+    struct weft_forks *forks = wf_forks_of(task);
+    if (forks != NULL) {
+        wf_store_relaxed(&forks->asked, WF_FORK_BY_ITSELF); /* a pinned one does not share */
+    }
     task->is_plain = true;
     task->is_special = false;
     task->body = WF_BODY_GREEN;
@@ -177,6 +182,17 @@ static int make(struct wf_task_pool *pool, struct wf_worker *worker, const struc
     fill(task, spawn, worker);
     *out = task;
     return 0;
+}
+
+int wf_task_make(struct wf_worker *worker, const struct wf_spawn *spawn, struct weft_task **out)
+{
+    return make(worker->pool, worker, spawn, out);
+}
+
+void wf_task_unmake(struct wf_worker *worker, struct weft_task *task)
+{
+    wf_task_reset(task);
+    wf_task_put(worker->pool, &worker->tasks, task);
 }
 
 static int spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn,
@@ -443,6 +459,9 @@ void wf_task_abandon(struct weft_task *task, intptr_t result)
     struct wf_worker *worker = wf_worker_self();
     if (worker != NULL && worker->pool != task->pool) {
         worker = NULL; /* a task of another runtime closes this one */
+    }
+    if (wf_has_forks(task)) {
+        wf_forks_forget(task);
     }
     if (!task->is_plain || task->held != NULL) {
         undress(task, result);

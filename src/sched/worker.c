@@ -23,6 +23,7 @@
 #include <sched.h>
 
 #include "sched/fast.h"
+#include "sched/fork.h"
 #include "sched/sched.h"
 
 _Thread_local struct wf_worker *wf_seat;
@@ -134,8 +135,10 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
         /* What lay in the frame that was left can be neither closed nor run any more. */
         const bool has_closed_its_scopes = task->open_scopes == NULL;
         const bool has_popped_its_cleanups = task->cleanups == NULL;
+        const bool has_joined_its_forks = !wf_has_forks(task);
         WEFT_CHECK(has_closed_its_scopes);
         WEFT_CHECK(has_popped_its_cleanups);
+        WEFT_CHECK(has_joined_its_forks);
         const bool has_dropped_its_futures = task->partings == NULL;
         WEFT_CHECK(has_dropped_its_futures);
         worker = wf_task_finish(task, result);

@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "model/model.h"
+#include "sched/fork.h"
 #include "sched/sched.h"
 
 enum { RESULT = 7, TASKS = 2 };
@@ -186,6 +187,12 @@ struct wf_task_extra *wf_task_extra(struct weft_task *task)
 {
     (void)task;
     model_fail("a task with options");
+}
+
+void wf_forks_forget(struct weft_task *task)
+{
+    (void)task;
+    MODEL_REQUIRE(false); /* no task forks here */
 }
 
 void wf_locals_done(struct weft_task *task)

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weft/fork_typed.h - forks of typed functions, inline: for those who want the last nanosecond.
+ *
+ *     static long fib(weft_forks *forks, long n);
+ *     WEFT_FORK_1(long, fib, long)                 defines struct fib_fork, fib_go, fib_join
+ *
+ *     static long fib(weft_forks *forks, long n)
+ *     {
+ *         struct fib_fork first;
+ *         if (n < 2) {
+ *             return n;
+ *         }
+ *         fib_go(forks, &first, n - 1);
+ *         const long second = fib(forks, n - 2);
+ *         return fib_join(forks, &first) + second;
+ *     }
+ *
+ *     fib(weft_forks_self(), 35)                   the first call
+ *
+ * Everything that weft/fork.h says holds here too.  The first argument stands for the task: it goes
+ * down with the calls, stays the same as long as the task lives, and belongs to no other.  Not
+ * included by weft/weft.h; the plain functions are the usual way.
+ */
+#ifndef WEFT_FORK_TYPED_H
+#define WEFT_FORK_TYPED_H
+
+#include <weft/fork.h>
+#include <weft/types.h>
+
+WEFT_BEGIN
+
+/* Of the calling task; outside of tasks, one whose forks run at once. */
+WEFT_API weft_forks *weft_forks_self(void);
+
+/* ---- private from here on -------------------------------------------------------------------- */
+
+/* What weft_fork_go and weft_fork_join do unless nobody asks for work. */
+WEFT_API void weft_fork_go_slowly(weft_forks *forks, weft_fork *fork);
+WEFT_API intptr_t weft_fork_join_slowly(weft_forks *forks, weft_fork *fork);
+
+/* The part of weft_forks that is used inline. */
+struct weft_forks_front {
+    weft_fork *newest;
+    weft_fork *marked;
+    void *hidden[14];
+    uint32_t asked;
+};
+
+static inline struct weft_forks_front *weft_forks_front(weft_forks *forks)
+{
+    return (struct weft_forks_front *)(void *)forks;
+}
+
+/* What `asked` is for good where forks run at once. */
+#define WEFT_FORKS_ALONE 3u
+
+static inline bool weft_forks_is_alone(weft_forks *forks)
+{
+    return __atomic_load_n(&weft_forks_front(forks)->asked, __ATOMIC_RELAXED) == WEFT_FORKS_ALONE;
+}
+
+static inline bool weft_forks_is_asked(weft_forks *forks)
+{
+    return __builtin_expect(__atomic_load_n(&weft_forks_front(forks)->asked, __ATOMIC_RELAXED) != 0,
+                            0);
+}
+
+static inline void weft_fork_push(weft_forks *forks, weft_fork *fork, weft_fn fn)
+{
+    struct weft_forks_front *front = weft_forks_front(forks);
+    fork->fn = fn;
+    fork->arg = fork;
+    if (weft_forks_is_asked(forks)) {
+        weft_fork_go_slowly(forks, fork);
+        return;
+    }
+    fork->older = front->newest;
+    front->newest = fork;
+}
+
+/* True: it is the caller's, to be called. */
+static inline bool weft_fork_pop(weft_forks *forks, weft_fork *fork)
+{
+    struct weft_forks_front *front = weft_forks_front(forks);
+    if (weft_forks_is_asked(forks) || __builtin_expect(front->marked == fork, 0)) {
+        (void)weft_fork_join_slowly(forks, fork);
+        return false;
+    }
+    front->newest = fork->older;
+    return true;
+}
+
+WEFT_END
+
+/* ---- the macros ------------------------------------------------------------------------------ */
+
+/* By hand, since a formatter takes the pieces for statements. */
+/* clang-format off */
+#define WEFT_FORK_DEFINE(result_type, name, fields, parameters, stores, arguments)                 \
+    struct name##_fork {                                                                           \
+        weft_fork fork; /* first: its address is the argument of name##_run */                     \
+        result_type result;                                                                        \
+        fields                                                                                     \
+    };                                                                                             \
+    static inline intptr_t name##_run(void *record)                                                \
+    {                                                                                              \
+        struct name##_fork *f = (struct name##_fork *)record;                                      \
+        weft_forks *forks = weft_forks_self();                                                     \
+        f->result = name arguments;                                                                \
+        return 0;                                                                                  \
+    }                                                                                              \
+    static inline void name##_go parameters                                                        \
+    {                                                                                              \
+        stores                                                                                     \
+        weft_fork_push(forks, &f->fork, name##_run);                                               \
+    }                                                                                              \
+    static inline result_type name##_join(weft_forks *forks, struct name##_fork *f)                \
+    {                                                                                              \
+        return __builtin_expect(weft_fork_pop(forks, &f->fork), 1) ? name arguments : f->result;   \
+    }
+
+/* For `result_type name(weft_forks *forks, type1 a)`, and with more arguments. */
+#define WEFT_FORK_1(result_type, name, type1)                                                      \
+    WEFT_FORK_DEFINE(result_type, name,                                                            \
+        type1 a;,                                                                                  \
+        (weft_forks *forks, struct name##_fork *f, type1 a),                                       \
+        f->a = a;,                                                                                 \
+        (forks, f->a))
+#define WEFT_FORK_2(result_type, name, type1, type2)                                               \
+    WEFT_FORK_DEFINE(result_type, name,                                                            \
+        type1 a; type2 b;,                                                                         \
+        (weft_forks *forks, struct name##_fork *f, type1 a, type2 b),                              \
+        f->a = a; f->b = b;,                                                                       \
+        (forks, f->a, f->b))
+#define WEFT_FORK_3(result_type, name, type1, type2, type3)                                        \
+    WEFT_FORK_DEFINE(result_type, name,                                                            \
+        type1 a; type2 b; type3 c;,                                                                \
+        (weft_forks *forks, struct name##_fork *f, type1 a, type2 b, type3 c),                     \
+        f->a = a; f->b = b; f->c = c;,                                                             \
+        (forks, f->a, f->b, f->c))
+#define WEFT_FORK_4(result_type, name, type1, type2, type3, type4)                                 \
+    WEFT_FORK_DEFINE(result_type, name,                                                            \
+        type1 a; type2 b; type3 c; type4 d;,                                                       \
+        (weft_forks *forks, struct name##_fork *f, type1 a, type2 b, type3 c, type4 d),            \
+        f->a = a; f->b = b; f->c = c; f->d = d;,                                                   \
+        (forks, f->a, f->b, f->c, f->d))
+/* clang-format on */
+
+#endif
