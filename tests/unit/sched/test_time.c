@@ -176,7 +176,9 @@ static intptr_t hog_until_it_rang(void *arg)
     (void)arg;
     wf_atomic_u32 has_rung = {0};
     weft_task *task = go(sleep_and_tell, &has_rung);
-    wait_for_state(task, WEFT_BLOCKED);
+    while (state_of(task) != WEFT_BLOCKED && wf_load_acquire(&has_rung) == 0) { /* to the raise */
+        let_others_run();
+    }
     hold_for(&has_rung, 1);
     return weft_await(task);
 }

@@ -154,6 +154,7 @@ static intptr_t queue_up(void *arg)
         turns[i] = (struct turn){&box, order, i};
         tasks[i] = go(take_a_turn, &turns[i]);
         wait_until_waiting(&box, (size_t)i + 1);
+        wait_for_state(tasks[i], WEFT_BLOCKED); /* its record is there */
         CHECK_EQ(info_of(tasks[i]).wait, WEFT_WAIT_SEMAPHORE);
         CHECK(info_of(tasks[i]).wait_object == &box);
     }
