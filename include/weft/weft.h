@@ -13,6 +13,7 @@
 #include <weft/event.h>
 #include <weft/fork.h>
 #include <weft/obs.h>
+#include <weft/par.h>
 #include <weft/poll.h>
 #include <weft/runtime.h>
 #include <weft/scope.h>

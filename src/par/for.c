@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * par/for.c - loops: weft_for and weft_map.
+ */
+#include <errno.h>
+
+#include "par/par.h"
+
+struct loop {
+    void (*body)(size_t lo, size_t hi, void *arg);
+    void *arg;
+};
+
+/* A part of a loop. */
+struct range {
+    const struct loop *loop;
+    size_t lo;
+    size_t hi;
+    struct wf_pace pace;
+};
+
+static intptr_t run_range(void *arg);
+
+/* The upper half becomes a fork. */
+static int run_halves(const struct range *range)
+{
+    const size_t middle = range->lo + (range->hi - range->lo) / 2;
+    struct range lower = {range->loop, range->lo, middle, range->pace};
+    struct range upper = {range->loop, middle, range->hi, range->pace};
+    weft_fork fork;
+    weft_fork_go(&fork, run_range, &upper);
+    const int rc = (int)run_range(&lower);
+    const int upper_rc = (int)weft_fork_join(&fork);
+    return rc != 0 ? rc : upper_rc;
+}
+
+static void run_piece(struct range *range)
+{
+    const size_t left = range->hi - range->lo;
+    const size_t count = range->pace.piece < left ? range->pace.piece : left;
+    const int64_t start_ns = range->pace.is_measured ? wf_clock_now() : 0;
+    range->loop->body(range->lo, range->lo + count, range->loop->arg);
+    range->lo += count;
+    if (range->pace.is_measured) {
+        wf_pace_adapt(&range->pace, count, wf_clock_now() - start_ns);
+    }
+}
+
+static intptr_t run_range(void *arg)
+{
+    struct range *range = arg;
+    weft_forks *forks = wf_par_forks();
+    while (range->lo < range->hi) {
+        if (wf_par_is_split(forks, &range->pace, range->hi - range->lo)) {
+            return run_halves(range);
+        }
+        const int rc = weft_check();
+        if (rc != 0) {
+            return rc;
+        }
+        run_piece(range);
+    }
+    return 0;
+}
+
+int weft_for(size_t begin, size_t end, size_t grain, void (*body)(size_t lo, size_t hi, void *arg),
+             void *arg)
+{
+    if (body == NULL || begin > end) {
+        return -EINVAL;
+    }
+    const struct loop loop = {body, arg};
+    struct range all = {&loop, begin, end, wf_pace_of(grain)};
+    return (int)run_range(&all);
+}
+
+/* ---- mapping ------------------------------------------------------------------------------- */
+
+struct mapping {
+    const char *items;
+    size_t item_size;
+    char *results;
+    size_t result_size;
+    void (*fn)(const void *item, void *result, void *arg);
+    void *arg;
+};
+
+static void map_some(size_t lo, size_t hi, void *arg)
+{
+    const struct mapping *mapping = arg;
+    for (size_t i = lo; i < hi; i++) {
+        mapping->fn(mapping->items + i * mapping->item_size,
+                    mapping->results + i * mapping->result_size, mapping->arg);
+    }
+}
+
+int weft_map(const void *items, size_t item_size, void *results, size_t result_size, size_t count,
+             void (*fn)(const void *item, void *result, void *arg), void *arg)
+{
+    if (fn == NULL || (count > 0 && (items == NULL || results == NULL))) {
+        return -EINVAL;
+    }
+    struct mapping mapping = {items, item_size, results, result_size, fn, arg};
+    return weft_for(0, count, 0, map_some, &mapping);
+}

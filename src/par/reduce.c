@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * par/reduce.c - sums.
+ *
+ * A range adds itself to a value, piece by piece from the left.  When it is split, the upper half
+ * begins with a value of its own, which is added on the right when both are done: so the order of
+ * what is added never changes, and values are only as many as there were splits.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "par/par.h"
+
+enum { FRAME_MAX = 256 }; /* bytes of a value that lies in the frame */
+
+/* A part of the sum. */
+struct part {
+    const weft_reducer *reducer;
+    size_t lo;
+    size_t hi;
+    struct wf_pace pace;
+    void *value;
+};
+
+static void begin_with_identity(const weft_reducer *reducer, void *value)
+{
+    if (reducer->identity != NULL) {
+        memcpy(value, reducer->identity, reducer->size);
+    } else {
+        memset(value, 0, reducer->size);
+    }
+}
+
+static intptr_t add_part(void *arg);
+
+/* Adds the lower half to the value, and the upper one to `other`, which is added then. */
+static int add_halves(const struct part *part, void *other)
+{
+    const weft_reducer *reducer = part->reducer;
+    const size_t middle = part->lo + (part->hi - part->lo) / 2;
+    struct part lower = {reducer, part->lo, middle, part->pace, part->value};
+    struct part upper = {reducer, middle, part->hi, part->pace, other};
+    weft_fork fork;
+    begin_with_identity(reducer, other);
+    weft_fork_go(&fork, add_part, &upper);
+    const int rc = (int)add_part(&lower);
+    const int upper_rc = (int)weft_fork_join(&fork);
+    reducer->combine(part->value, other, reducer->arg);
+    return rc != 0 ? rc : upper_rc;
+}
+
+static void add_piece(struct part *part)
+{
+    const size_t left = part->hi - part->lo;
+    const size_t count = part->pace.piece < left ? part->pace.piece : left;
+    const int64_t start_ns = part->pace.is_measured ? wf_clock_now() : 0;
+    part->reducer->body(part->lo, part->lo + count, part->value, part->reducer->arg);
+    part->lo += count;
+    if (part->pace.is_measured) {
+        wf_pace_adapt(&part->pace, count, wf_clock_now() - start_ns);
+    }
+}
+
+/* Without memory for another value it is not split. */
+static intptr_t add_split(struct part *part, bool *is_split)
+{
+    union {
+        char bytes[FRAME_MAX];
+        max_align_t aligned;
+    } frame;
+    const bool is_large = part->reducer->size > FRAME_MAX;
+    void *other = is_large ? wf_alloc(part->reducer->size) : frame.bytes;
+    *is_split = other != NULL;
+    if (other == NULL) {
+        WF_REACHED("reduce.no_memory_to_split");
+        return 0;
+    }
+    const intptr_t rc = add_halves(part, other);
+    if (is_large) {
+        wf_free(other);
+    }
+    return rc;
+}
+
+static intptr_t add_part(void *arg)
+{
+    struct part *part = arg;
+    weft_forks *forks = wf_par_forks();
+    while (part->lo < part->hi) {
+        if (wf_par_is_split(forks, &part->pace, part->hi - part->lo)) {
+            bool is_split;
+            const intptr_t rc = add_split(part, &is_split);
+            if (is_split) {
+                return rc;
+            }
+        }
+        const int rc = weft_check();
+        if (rc != 0) {
+            return rc;
+        }
+        add_piece(part);
+    }
+    return 0;
+}
+
+int weft_reduce(size_t begin, size_t end, size_t grain, const weft_reducer *reducer, void *out)
+{
+    if (reducer == NULL || reducer->body == NULL || reducer->combine == NULL ||
+        reducer->size == 0 || out == NULL || begin > end) {
+        return -EINVAL;
+    }
+    struct part all = {reducer, begin, end, wf_pace_of(grain), out};
+    begin_with_identity(reducer, out);
+    return (int)add_part(&all);
+}

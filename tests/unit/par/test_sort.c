@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   a sorted array holds the items it held before, in order, and in the order they had where
+ *         they are equal; for every size of array and item, and whatever order they came in.
+ * Method: items with a key of which there are many, few or one, and a number; compared with a
+ *         counting of the items and, for stability, with their numbers.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "fault_aids.h"
+
+enum { MANY = 10000 };
+
+static const size_t counts[] = {0, 1, 2, 7, 8, 9, 17, 100, 1000, 4097, MANY};
+enum { COUNTS = sizeof(counts) / sizeof(counts[0]) };
+
+/* ---- orders in which items come -------------------------------------------------------------- */
+
+enum order { RANDOM, FEW_KEYS, ONE_KEY, SORTED, REVERSED, SAW, ORDERS };
+
+static uint32_t key_at(enum order order, size_t i, struct wf_random *random)
+{
+    switch (order) {
+    case RANDOM:
+        return (uint32_t)wf_random_next(random);
+    case FEW_KEYS:
+        return (uint32_t)wf_random_next(random) % 5;
+    case SORTED:
+        return (uint32_t)i;
+    case REVERSED:
+        return (uint32_t)(MANY - i);
+    case SAW:
+        return (uint32_t)(i % 100);
+    case ONE_KEY:
+    default:
+        return 7;
+    }
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static int compare_u32(const void *a, const void *b, void *arg)
+{
+    const uint32_t x = *(const uint32_t *)a;
+    const uint32_t y = *(const uint32_t *)b;
+    (void)arg;
+    return (x > y) - (x < y);
+}
+
+static int compare_u32_plainly(const void *a, const void *b)
+{
+    return compare_u32(a, b, NULL);
+}
+
+static intptr_t sort_numbers(void *arg)
+{
+    (void)arg;
+    static uint32_t items[MANY];
+    static uint32_t expected[MANY];
+    struct wf_random random;
+    wf_random_init(&random, tap_seed());
+    for (int order = 0; order < ORDERS; order++) {
+        for (size_t c = 0; c < COUNTS; c++) {
+            for (size_t i = 0; i < counts[c]; i++) {
+                items[i] = key_at((enum order)order, i, &random);
+                expected[i] = items[i];
+            }
+            CHECK_EQ(weft_sort(items, counts[c], sizeof(items[0]), compare_u32, NULL), 0);
+            qsort(expected, counts[c], sizeof(expected[0]), compare_u32_plainly);
+            CHECK(memcmp(items, expected, counts[c] * sizeof(items[0])) == 0);
+        }
+    }
+    return 0;
+}
+
+static void numbers_are_sorted_as_by_qsort(void)
+{
+    run_under(EVERYWHERE, sort_numbers);
+    CHECK_EQ(sort_numbers(NULL), 0); /* outside of tasks too */
+}
+
+/* ---- items of any size ----------------------------------------------------------------------- */
+
+/* The key is in the first bytes, the number behind it, and the rest follows from these. */
+struct layout {
+    size_t size;
+    bool is_compared; /* arg is seen by the comparison */
+};
+
+static uint32_t word_at(const void *item, size_t offset)
+{
+    uint32_t word;
+    memcpy(&word, (const char *)item + offset, sizeof(word));
+    return word;
+}
+
+static int compare_items(const void *a, const void *b, void *arg)
+{
+    struct layout *layout = arg;
+    CHECK(layout->is_compared);
+    const uint32_t x = word_at(a, 0);
+    const uint32_t y = word_at(b, 0);
+    return (x > y) - (x < y);
+}
+
+static void fill(char *item, size_t size, uint32_t key, uint32_t number)
+{
+    memset(item, (int)(key * 31 + number), size);
+    memcpy(item, &key, sizeof(key));
+    memcpy(item + sizeof(key), &number, sizeof(number));
+}
+
+static void check_sorted(const char *items, size_t count, size_t size)
+{
+    static uint8_t seen[MANY];
+    memset(seen, 0, sizeof(seen));
+    for (size_t i = 0; i < count; i++) {
+        const char *item = items + i * size;
+        const uint32_t key = word_at(item, 0);
+        const uint32_t number = word_at(item, sizeof(key));
+        char expected[64];
+        fill(expected, size, key, number);
+        CHECK(memcmp(item, expected, size) == 0);
+        CHECK(number < count && seen[number]++ == 0); /* each once */
+        if (i > 0) {
+            const uint32_t before = word_at(item - size, 0);
+            CHECK(before < key || (before == key && word_at(item - size, sizeof(key)) < number));
+        }
+    }
+}
+
+static intptr_t sort_items_stably(void *arg)
+{
+    (void)arg;
+    static char items[1000 * 40];
+    const size_t item_sizes[] = {16, 17, 40};
+    struct wf_random random;
+    wf_random_init(&random, tap_seed());
+    for (size_t s = 0; s < sizeof(item_sizes) / sizeof(item_sizes[0]); s++) {
+        struct layout layout = {item_sizes[s], true};
+        for (int order = 0; order < ORDERS; order++) {
+            for (size_t c = 0; c < COUNTS && counts[c] <= 1000; c++) {
+                for (size_t i = 0; i < counts[c]; i++) {
+                    fill(items + i * layout.size, layout.size,
+                         key_at((enum order)order, i, &random), (uint32_t)i);
+                }
+                CHECK_EQ(weft_sort_stable(items, counts[c], layout.size, compare_items, &layout),
+                         0);
+                check_sorted(items, counts[c], layout.size);
+            }
+        }
+    }
+    return 0;
+}
+
+static void equal_items_keep_their_order(void)
+{
+    run_under(EVERYWHERE, sort_items_stably);
+}
+
+static intptr_t sort_many_equal_ones(void *arg)
+{
+    (void)arg;
+    static char items[MANY * 8];
+    struct layout layout = {8, true};
+    struct wf_random random;
+    wf_random_init(&random, tap_seed());
+    for (int order = 0; order < ORDERS; order++) {
+        for (size_t i = 0; i < MANY; i++) {
+            fill(items + i * 8, 8, key_at((enum order)order, i, &random), (uint32_t)i);
+        }
+        CHECK_EQ(weft_sort_stable(items, MANY, 8, compare_items, &layout), 0);
+        check_sorted(items, MANY, 8);
+    }
+    return 0;
+}
+
+static void large_merges_keep_the_order_too(void)
+{
+    run_under(EVERYWHERE, sort_many_equal_ones);
+}
+
+/* ---- comparisons that wait ------------------------------------------------------------------- */
+
+static int compare_and_yield(const void *a, const void *b, void *arg)
+{
+    if (*(const uint32_t *)a % 64 == 0) {
+        (void)weft_yield();
+    }
+    return compare_u32(a, b, arg);
+}
+
+static intptr_t sort_and_yield(void *arg)
+{
+    (void)arg;
+    static uint32_t items[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        items[i] = i * 7919 % MANY;
+    }
+    CHECK_EQ(weft_sort(items, MANY, sizeof(items[0]), compare_and_yield, NULL), 0);
+    for (uint32_t i = 0; i < MANY; i++) {
+        CHECK_EQ(items[i], i);
+    }
+    return 0;
+}
+
+static void a_comparison_may_let_others_run(void)
+{
+    run_under(EVERYWHERE, sort_and_yield);
+}
+
+/* ---- without memory -------------------------------------------------------------------------- */
+
+static intptr_t sort_without_memory(void *arg)
+{
+    struct faults *faults = arg;
+    static uint32_t items[1000];
+    faults_begin(faults);
+    for (uint32_t i = 0; i < 1000; i++) {
+        items[i] = i * 7919 % 1000;
+    }
+    const int rc = weft_sort_stable(items, 1000, sizeof(items[0]), compare_u32, NULL);
+    CHECK(rc == 0 || rc == -ENOMEM);
+    for (uint32_t i = 0; i < 1000; i++) {
+        CHECK_EQ(items[i], rc == 0 ? i : i * 7919 % 1000); /* or nothing was changed */
+        items[i] = i * 7919 % 1000;
+    }
+    CHECK_EQ(weft_sort(items, 1000, sizeof(items[0]), compare_u32, NULL), 0);
+    for (uint32_t i = 0; i < 1000; i++) {
+        CHECK_EQ(items[i], i);
+    }
+    faults_end(faults);
+    faults_refused(faults, rc != 0 ? 1 : 0);
+    return 0;
+}
+
+static void without_memory_items_are_sorted_in_place(void)
+{
+    fail_each(sort_without_memory, 1);
+}
+
+static void bad_arguments_are_refused(void)
+{
+    uint32_t items[2] = {2, 1};
+    CHECK_EQ(weft_sort(items, 2, 4, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_sort(items, 2, 0, compare_u32, NULL), -EINVAL);
+    CHECK_EQ(weft_sort(NULL, 2, 4, compare_u32, NULL), -EINVAL);
+    CHECK_EQ(weft_sort(items, SIZE_MAX / 2, 4, compare_u32, NULL), -EINVAL);
+    CHECK_EQ(weft_sort_stable(NULL, 2, 4, compare_u32, NULL), -EINVAL);
+    CHECK_EQ(weft_sort(NULL, 0, 4, compare_u32, NULL), 0);
+    CHECK_EQ(items[0], 2);
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(numbers_are_sorted_as_by_qsort),           TAP_TEST(equal_items_keep_their_order),
+    TAP_TEST(large_merges_keep_the_order_too),          TAP_TEST(a_comparison_may_let_others_run),
+    TAP_TEST(without_memory_items_are_sorted_in_place), TAP_TEST(bad_arguments_are_refused),
+};
+TAP_MAIN(tests)
