@@ -31,10 +31,11 @@ help: ## this list
 
 # ---- build and test ----------------------------------------------------------------------------
 
-run: ## a demonstration: a million tasks in a tree, a million hops of a token, and threads beside
+run: ## a demonstration: a million tasks in a tree, a million hops of a token, threads beside, a picture
 	@tools/setup.sh build
 	@$(call preset,release)
 	@build/release/demo
+	@build/release/mandelbrot build/mandelbrot.ppm
 
 build: ## the library and the tests, with assertions
 	@tools/setup.sh build

@@ -17,6 +17,7 @@ weft_bench_program(bench_time bench/bench_time.c)
 weft_bench_program(bench_sched bench/bench_sched.c)
 weft_bench_program(bench_chan bench/bench_chan.c)
 weft_bench_program(bench_sync bench/bench_sync.c)
+weft_bench_program(bench_fork bench/bench_fork.c)
 
 get_property(list GLOBAL PROPERTY WEFT_BENCH_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/bench.list CONTENT "${list}")

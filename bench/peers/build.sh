@@ -80,11 +80,12 @@ for name in tokio rayon crossbeam; do
 done
 if have cc && have c++; then
     attempt tbb "no oneTBB" build_c tbb tbb.cc -ltbb
+    attempt openmp "no OpenMP" build_c openmp openmp.c -fopenmp
     attempt boost-fiber "no Boost.Fiber" build_c boost-fiber fiber.cc \
         -lboost_fiber -lboost_context -lpthread
     attempt libuv "no libuv" build_c libuv libuv.c -luv
 else
-    for name in tbb boost-fiber libuv; do skip $name "no C and C++ compiler"; done
+    for name in tbb openmp boost-fiber libuv; do skip $name "no C and C++ compiler"; done
 fi
 if have erlc && have erl; then
     attempt beam "does not build" build_beam

@@ -94,6 +94,8 @@ typedef int64_t wf_deque_diff;
 
 /* Nanoseconds of a piece of a loop whose grain was left to us: see par/pace.c. */
 #define WF_PIECE_NS INT64_C(5000)
+/* Indices of a range that is split before anything is known of it. */
+#define WF_PIECES_FEW ((size_t)64)
 
 /* Items of a block of a prefix sum: two passes over 64 KiB of numbers stay in a core's cache. */
 #define WF_SCAN_BLOCK ((size_t)8192)

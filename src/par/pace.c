@@ -2,10 +2,14 @@
 /*
  * par/pace.c - how large the pieces of a loop are.
  *
- * Between two pieces a loop looks at the clock and whether it is asked for work, 40 ns or so; so a
+ * Between two pieces a loop looks at the clock and whether it is asked for work, 50 ns or so; so a
  * piece takes a hundred times as long, and whoever asks waits no longer than that.  The first piece
- * is one index, each next at most twice as large: a body of a millisecond is never done twice in a
- * row, and one of a nanosecond has pieces of thousands after a dozen.
+ * is one index, each next at most four times as large: one of a nanosecond has pieces of thousands
+ * after six or seven.
+ *
+ * To call another worker costs microseconds.  So a range of many indices is split when what is left
+ * of it is known to take longer than that, which the first pieces tell; one of a few indices at
+ * once, since each may be as long as it likes.
  */
 #include "par/par.h"
 
@@ -20,12 +24,25 @@ struct wf_pace wf_pace_of(size_t grain)
 
 void wf_pace_adapt(struct wf_pace *pace, size_t count, int64_t ns)
 {
+    pace->seen = count;
+    pace->seen_ns = ns;
     if (ns < WF_PIECE_NS / 2) {
-        pace->piece = count < SIZE_MAX / 2 ? 2 * count : count;
+        const size_t factor = ns < WF_PIECE_NS / 8 ? 4 : 2;
+        pace->piece = count < SIZE_MAX / factor ? factor * count : count;
     } else if (ns > 2 * WF_PIECE_NS) {
         pace->piece = (size_t)((double)count * (double)WF_PIECE_NS / (double)ns);
         pace->piece = pace->piece > 0 ? pace->piece : 1;
     }
+}
+
+bool wf_pace_is_worth(const struct wf_pace *pace, size_t count)
+{
+    if (!pace->is_measured || (pace->seen == 0 && count < WF_PIECES_FEW)) {
+        return true;
+    }
+    /* A short time is mostly that of the clock itself. */
+    return pace->seen_ns >= WF_PIECE_NS / 8 &&
+           (double)count * (double)pace->seen_ns >= 2.0 * (double)WF_PIECE_NS * (double)pace->seen;
 }
 
 weft_forks *wf_par_forks(void)

@@ -37,11 +37,16 @@ struct wf_pace {
     size_t grain;     /* not split below this; at least 1 */
     size_t piece;     /* indices of the next one */
     bool is_measured; /* the grain was left to us */
+    size_t seen;      /* indices of the last piece that was measured; 0: none yet */
+    int64_t seen_ns;  /* how long it took */
 };
 
 struct wf_pace wf_pace_of(size_t grain);
 /* So many indices took so long. */
 void wf_pace_adapt(struct wf_pace *pace, size_t count, int64_t ns);
+
+/* Whether so many indices are worth the work of another. */
+bool wf_pace_is_worth(const struct wf_pace *pace, size_t count);
 
 /* The forks of the calling task; NULL: outside of tasks, where nobody would take any. */
 weft_forks *wf_par_forks(void);
@@ -49,7 +54,8 @@ weft_forks *wf_par_forks(void);
 /* Whether the range is to be split, because somebody wants work and it is large enough. */
 static inline bool wf_par_is_split(weft_forks *forks, const struct wf_pace *pace, size_t count)
 {
-    return forks != NULL && count > pace->grain && weft_forks_is_asked(forks);
+    return forks != NULL && count > pace->grain && weft_forks_is_asked(forks) &&
+           wf_pace_is_worth(pace, count);
 }
 
 #endif

@@ -431,10 +431,12 @@ static void pieces_become_as_long_as_they_should(void)
 {
     struct wf_pace pace = wf_pace_of(0);
     CHECK_EQ(pace.piece, 1);
-    wf_pace_adapt(&pace, 1, 10); /* far too short: twice as many */
-    CHECK_EQ(pace.piece, 2);
+    wf_pace_adapt(&pace, 1, 10); /* far too short */
+    CHECK_EQ(pace.piece, 4);
+    wf_pace_adapt(&pace, 4, WF_PIECE_NS / 4);
+    CHECK_EQ(pace.piece, 8);
     wf_pace_adapt(&pace, 1000, WF_PIECE_NS); /* as it should be */
-    CHECK_EQ(pace.piece, 2);
+    CHECK_EQ(pace.piece, 8);
     wf_pace_adapt(&pace, 1000, 10 * WF_PIECE_NS);
     CHECK_EQ(pace.piece, 100);
     wf_pace_adapt(&pace, 3, 1000 * WF_PIECE_NS);
@@ -442,6 +444,20 @@ static void pieces_become_as_long_as_they_should(void)
     wf_pace_adapt(&pace, SIZE_MAX, 1);
     CHECK(pace.piece == SIZE_MAX);
     CHECK_EQ(wf_pace_of(5).piece, 5);
+}
+
+static void what_is_short_is_not_split(void)
+{
+    struct wf_pace pace = wf_pace_of(0);
+    CHECK(wf_pace_is_worth(&pace, WF_PIECES_FEW - 1)); /* each may be long */
+    CHECK(!wf_pace_is_worth(&pace, WF_PIECES_FEW));
+    wf_pace_adapt(&pace, 1, 20); /* too short to be sure of */
+    CHECK(!wf_pace_is_worth(&pace, 1000000));
+    wf_pace_adapt(&pace, 100, WF_PIECE_NS);
+    CHECK(!wf_pace_is_worth(&pace, 199));
+    CHECK(wf_pace_is_worth(&pace, 200));
+    pace = wf_pace_of(7);
+    CHECK(wf_pace_is_worth(&pace, 8)); /* as it was asked for */
 }
 
 /* ---- misuse ---------------------------------------------------------------------------------- */
@@ -494,6 +510,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_prefix_sum_is_not_cut_short),
     TAP_TEST(a_prefix_sum_needs_no_memory),
     TAP_TEST(pieces_become_as_long_as_they_should),
+    TAP_TEST(what_is_short_is_not_split),
     TAP_TEST(bad_arguments_are_refused),
 };
 TAP_MAIN(tests)

@@ -461,6 +461,37 @@ static void outside_of_tasks_a_fork_runs_at_once(void)
     CHECK_EQ(root.leaves, 1 << 10);
 }
 
+/* It cannot wait for another; and its memory may be that of a task that forked. */
+static weft_poll fork_in_a_poll(weft_cx *cx, void *state, intptr_t *result)
+{
+    (void)cx;
+    (void)state;
+    int cell = 0;
+    weft_fork fork;
+    weft_fork_go(&fork, add_one, &cell);
+    CHECK_EQ(cell, 1);
+    *result = weft_fork_join(&fork);
+    return WEFT_READY;
+}
+
+static intptr_t fork_in_poll_tasks(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        struct node root = {.depth = 3};
+        weft_task *task = NULL;
+        CHECK_EQ(weft_await(go(count_leaves, &root)), 1 << 3);
+        CHECK_EQ(weft_spawn_poll(&task, fork_in_a_poll, NULL, 0, NULL), 0);
+        CHECK_EQ(weft_await(task), 1);
+    }
+    return 0;
+}
+
+static void in_a_poll_task_a_fork_runs_at_once(void)
+{
+    run_under(EVERYWHERE, fork_in_poll_tasks);
+}
+
 /* ---- depth ----------------------------------------------------------------------------------- */
 
 static intptr_t go_deep(void *arg)
@@ -505,6 +536,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_fork_has_a_stack_as_large_as_that_of_its_task),
     TAP_TEST(forks_of_a_pinned_task_stay_on_its_thread),
     TAP_TEST(outside_of_tasks_a_fork_runs_at_once),
+    TAP_TEST(in_a_poll_task_a_fork_runs_at_once),
     TAP_TEST(forks_nest_as_deep_as_the_stack_allows),
 };
 TAP_MAIN(tests)

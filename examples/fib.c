@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fib - the thirtieth Fibonacci number by the slow way: a fork at every call, 1.3 million of
+ * them.  A fork that no other worker takes is run by its join as a plain call.  Prints:
+ *
+ *     fib(30) = 832040
+ */
+#include <stdio.h>
+#include <weft/weft.h>
+
+static intptr_t fib(void *arg)
+{
+    const intptr_t n = (intptr_t)arg;
+    if (n < 2) {
+        return n;
+    }
+    weft_fork first;
+    weft_fork_go(&first, fib, (void *)(n - 1));
+    const intptr_t second = fib((void *)(n - 2));
+    return weft_fork_join(&first) + second;
+}
+
+int main(void)
+{
+    const intptr_t result = weft_run(fib, (void *)30, NULL);
+    printf("fib(30) = %ld\n", (long)result);
+    return result > 0 ? 0 : 1;
+}
