@@ -97,8 +97,9 @@ enum wf_errand {
     WF_ERRAND_YIELD, /* of a task: queue it again */
     WF_ERRAND_PARK,  /* of a task: make it idle, if nobody woke it */
     WF_ERRAND_END,   /* of a stack: nothing runs on it any more */
+    WF_ERRAND_NEAR,  /* of a task: queue it again, to be the next one here */
 };
-#define WF_ERRAND_MASK 3u
+#define WF_ERRAND_MASK 7u
 
 _Static_assert(alignof(struct wf_stack) > WF_ERRAND_MASK, "room for the errand");
 
@@ -155,6 +156,31 @@ static inline __attribute__((always_inline)) void wf_suspend(struct weft_task *s
     WEFT_ASSERT(wf_load_relaxed(&self->wait) != WEFT_WAIT_NOTHING);
     self->budget = WF_TASK_BUDGET;
     wf_leave(worker, self, wf_pick(worker), WF_ERRAND_PARK);
+#endif
+}
+
+/* [task]  About to wait for the end of `task`: if that has not begun to run, and something is ready
+ * here, lets that go first, as if it yielded.  Mostly the other one has ended when it is back, and
+ * there is nothing left to wait for: a turn in a queue, instead of a wait with its three locked
+ * instructions.  If the other one is what comes next, the caller comes right after it. */
+static inline __attribute__((always_inline)) void wf_let_begin(struct weft_task *self,
+                                                               struct weft_task *task)
+{
+#ifndef WF_MODEL
+    struct wf_worker *worker = wf_worker_self();
+    /* relaxed: a guess */
+    if (wf_load_relaxed(&task->runs) != 0 || self->is_special || worker->trace != NULL) {
+        return;
+    }
+    const bool is_newest = wf_load_relaxed(&worker->slot) == task; /* relaxed: the same */
+    struct weft_task *next = wf_pick(worker);
+    if (next != NULL) {
+        self->budget = WF_TASK_BUDGET;
+        wf_leave(worker, self, next, is_newest && next == task ? WF_ERRAND_NEAR : WF_ERRAND_YIELD);
+    }
+#else
+    (void)self;
+    (void)task;
 #endif
 }
 

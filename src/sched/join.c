@@ -211,6 +211,10 @@ static inline __attribute__((always_inline)) int wait_for_end(struct weft_task *
     if (rc != 0) {
         return rc;
     }
+    wf_let_begin(self, task);
+    if (wf_state_is_complete(&task->state)) {
+        return 0;
+    }
     bool is_alone =
         is_consuming && self->pool == task->pool && wf_state_has_one_handle(&task->state);
     return is_alone ? wait_alone(self, task) : wait_listed(self, task);

@@ -64,6 +64,14 @@ void wf_arrive(struct wf_worker *worker, void *message)
             worker->runtime->policy->requeue(worker, task);
         }
         break;
+    case WF_ERRAND_NEAR:
+        /* relaxed: only we fill it.  Who is in there was ready before. */
+        if (worker->is_fast && wf_load_relaxed(&worker->slot) == NULL && !WF_MIGRATES()) {
+            (void)wf_slot_put(worker, task);
+        } else {
+            worker->runtime->policy->requeue(worker, task);
+        }
+        break;
     case WF_ERRAND_PARK:
         park(worker, task);
         break;
