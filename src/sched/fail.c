@@ -35,6 +35,7 @@ void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
     WEFT_CHECK(fn != NULL);
     *cleanup = (weft_cleanup){.fn = fn, .arg = arg, .next = self->cleanups};
     self->cleanups = cleanup;
+    self->is_plain = false;
 }
 
 void weft_cleanup_pop(weft_cleanup *cleanup, int run)

@@ -149,7 +149,7 @@ static inline __attribute__((always_inline)) void wf_suspend(struct weft_task *s
 #ifdef WF_MODEL
     wf_task_suspend(self);
 #else
-    if (__builtin_expect(wf_has_forks(self), 0)) {
+    if (__builtin_expect(!self->is_plain, 0) && wf_has_forks(self)) {
         wf_forks_release(self);
     }
     struct wf_worker *worker = wf_worker_self();

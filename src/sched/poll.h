@@ -31,6 +31,7 @@ static inline void wf_parting_add(struct weft_task *self, struct wf_parting *par
         self->partings->prev = parting;
     }
     self->partings = parting;
+    self->is_plain = false;
 }
 
 static inline void wf_parting_remove(struct weft_task *self, struct wf_parting *parting)

@@ -301,7 +301,7 @@ struct weft_task {
     uint16_t budget;             /* [the task]  operations until it has to yield */
     WF_ATOMIC(uint16_t) pins;    /* [the task: write] [any: read]  see weft_pin */
     WF_ATOMIC(uint8_t) priority; /* [spawner: write] [any: read]  enum weft_priority */
-    bool is_plain;               /* [the task]  has none of what task_free would reset */
+    bool is_plain;               /* [the task]  no options, scopes, cleanups, ...: see dress */
     bool is_special;             /* [the task]  pinned, or of another priority */
     uint8_t body;                /* [const]  enum wf_body */
     WF_ATOMIC(uint64_t) runs;    /* [owner: write] [any: read] */
@@ -315,17 +315,19 @@ struct weft_task {
         struct wf_held *held; /* [the task]  until then: what it holds, newest first; or NULL */
     };
 
-    WF_ATOMIC(uint64_t) id;           /* [spawner: write] [any: read]  0: this memory is free */
-    WF_ATOMIC(uint64_t) parent_id;    /* [spawner: write] [any: read] */
-    WF_ATOMIC(uintptr_t) site;        /* [spawner: write] [any: read] */
-    WF_ATOMIC(uint8_t) wait;          /* [the task: write] [any: read]  enum weft_wait */
-    WF_ATOMIC(uint8_t) marks;         /* [the task, joiner: or] [any: read]  enum wf_task_mark */
-    uint16_t home;                    /* [the task]  the worker it is pinned to */
-    WF_ATOMIC(uint32_t) stack_size;   /* [spawner: write] [any: read]  KiB; 0: the default */
+    WF_ATOMIC(uint64_t) id;         /* [spawner: write] [any: read]  0: this memory is free */
+    WF_ATOMIC(uint64_t) parent_id;  /* [spawner: write] [any: read] */
+    WF_ATOMIC(uintptr_t) site;      /* [spawner: write] [any: read] */
+    WF_ATOMIC(int64_t) created;     /* [spawner: write] [any: read] */
+    WF_ATOMIC(uint8_t) wait;        /* [the task: write] [any: read]  enum weft_wait */
+    WF_ATOMIC(uint8_t) marks;       /* [the task, joiner: or] [any: read]  enum wf_task_mark */
+    uint16_t home;                  /* [the task]  the worker it is pinned to */
+    WF_ATOMIC(uint32_t) stack_size; /* [spawner: write] [any: read]  KiB; 0: the default */
+
+    /* Only by those that wait, or are not plain: two lines are all that most tasks touch. */
     WF_ATOMIC(uintptr_t) wait_object; /* [the task: write] [any: read] */
     WF_ATOMIC(int64_t) wait_since;    /* [the task: write] [any: read] */
     WF_ATOMIC(uint64_t) wait_task_id; /* [the task: write] [any: read]  if it is one task */
-    WF_ATOMIC(int64_t) created;       /* [spawner: write] [any: read] */
 
     struct wf_parting *partings;  /* [the task]  who else knows of its waits; NULL: nobody */
     struct wf_joiner *joiners;    /* [lock of join.c]  those who wait, by wf_state_share */
@@ -353,6 +355,7 @@ enum wf_body {
 #ifndef WF_MODEL
 _Static_assert(offsetof(struct weft_task, fn) == WF_CACHE_LINE, "a switch needs one line of it");
 _Static_assert(sizeof(struct weft_task) % WF_CACHE_LINE == 0, "the line is its own");
+_Static_assert(offsetof(struct weft_task, wait_object) == 2 * WF_CACHE_LINE, "a short life two");
 #endif
 
 /* Marks of a task that are set once. */

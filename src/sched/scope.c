@@ -64,6 +64,7 @@ int weft_scope_open(weft_scope *out, const weft_scope_options *options)
         wf_store_relaxed(&self->deadline, scope->deadline); /* relaxed: others only look */
     }
     self->open_scopes = scope;
+    self->is_plain = false;
     weft_cleanup_push(&scope->cleanup, close_by_cleanup, scope);
     return 0;
 }

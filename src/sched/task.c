@@ -118,10 +118,7 @@ void wf_task_reset(struct weft_task *task)
         extra->arg_copy = NULL;
         extra->message = NULL;
         name_put(extra, NULL);
-    }
-    struct weft_forks *forks = wf_forks_of(task);
-    if (forks != NULL) {
-        wf_store_relaxed(&forks->asked, WF_FORK_BY_ITSELF); /* a pinned one does not share */
+        wf_store_relaxed(&extra->forks, NULL); /* relaxed: it has none any more; see attach */
     }
     task->is_plain = true;
     task->is_special = false;

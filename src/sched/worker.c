@@ -126,6 +126,19 @@ static struct weft_task *wait_for_task(struct wf_worker *worker, struct wf_stack
     return wf_load_relaxed(&worker->current); /* relaxed: our own */
 }
 
+/* [the task]  What lay in the frame that was left can be neither closed nor run any more. */
+static void check_frame(const struct weft_task *task)
+{
+    const bool has_closed_its_scopes = task->open_scopes == NULL;
+    const bool has_popped_its_cleanups = task->cleanups == NULL;
+    const bool has_dropped_its_futures = task->partings == NULL;
+    const bool has_joined_its_forks = !wf_has_forks(task);
+    WEFT_CHECK(has_closed_its_scopes);
+    WEFT_CHECK(has_popped_its_cleanups);
+    WEFT_CHECK(has_joined_its_forks);
+    WEFT_CHECK(has_dropped_its_futures);
+}
+
 /* What runs on the stack of tasks: one after the other, as long as there is one that can begin
  * here. */
 static struct wf_fiber_exit strand_main(void *arg, void *message)
@@ -140,15 +153,9 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
     wf_arrive(worker, message);
     do {
         intptr_t result = wf_load_relaxed(&task->fn)(task->arg);
-        /* What lay in the frame that was left can be neither closed nor run any more. */
-        const bool has_closed_its_scopes = task->open_scopes == NULL;
-        const bool has_popped_its_cleanups = task->cleanups == NULL;
-        const bool has_joined_its_forks = !wf_has_forks(task);
-        WEFT_CHECK(has_closed_its_scopes);
-        WEFT_CHECK(has_popped_its_cleanups);
-        WEFT_CHECK(has_joined_its_forks);
-        const bool has_dropped_its_futures = task->partings == NULL;
-        WEFT_CHECK(has_dropped_its_futures);
+        if (!task->is_plain) {
+            check_frame(task);
+        }
         worker = wf_task_finish(task, result);
         task = NULL;
         if (is_default) {
