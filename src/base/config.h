@@ -112,13 +112,13 @@ typedef int64_t wf_deque_diff;
  * woken on a busy CPU it waits behind all others for that: milliseconds. */
 #define WF_SEARCH_SPIN 64u
 
-/* Tasks of one slab, and those a worker keeps; half of them move at once between it and the pool.
- * Hostile builds keep none. */
+/* Tasks of one slab, and those that move at once between a worker and the pool; a worker keeps less
+ * than two times as many.  In hostile builds every task goes through the pool. */
 #define WF_TASK_SLAB_COUNT 64u
 #ifdef WF_HOSTILE
-#define WF_TASK_CACHE_MAX 2u
+#define WF_TASK_BATCH 1u
 #else
-#define WF_TASK_CACHE_MAX 256u
+#define WF_TASK_BATCH 128u
 #endif
 
 /* Ids that a worker takes at once. */

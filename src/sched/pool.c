@@ -7,7 +7,8 @@
  * is that of a task, perhaps of another, and every wait looks again at what it waits for.  It also
  * makes a list of all tasks that costs nothing to keep: a dump walks the slabs.
  *
- * Workers take and give half a cache at a time, so the lock is taken once for many tasks.
+ * Workers take and give whole batches, so that the lock is taken once for many tasks and held for a
+ * few instructions: nobody goes through a list that would have to come into the CPU's caches first.
  *
  * A pool whose runtime is closed waits for the last handle.
  */
@@ -128,8 +129,42 @@ static struct wf_task_slab *slab_new(struct wf_task_pool *pool)
     return slab;
 }
 
-/* [locked pool->lock]  Moves up to `count` free tasks; gives how many. */
-static unsigned take_tasks_locked(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
+/* [locked pool->lock]  A batch becomes the pool's. */
+static void put_batch_locked(struct wf_task_pool *pool, struct wf_node *first, unsigned count)
+{
+    struct weft_task *task = wf_container_of(first, struct weft_task, node);
+    task->next_batch = pool->batches;
+    task->batch_count = count;
+    pool->batches = task;
+    pool->free_count += count;
+    WEFT_CHECK(pool->free_count <= pool->count);
+}
+
+/* [locked pool->lock]  Up to `count` tasks of a batch; what is left of it stays. */
+static unsigned take_batch_locked(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
+{
+    struct weft_task *task = pool->batches;
+    if (task == NULL) {
+        return 0;
+    }
+    const unsigned there = task->batch_count;
+    pool->batches = task->next_batch;
+    pool->free_count -= there;
+    *list = &task->node;
+    if (there <= count) {
+        return there;
+    }
+    struct wf_node *last = *list;
+    for (unsigned i = 1; i < count; i++) {
+        last = last->next;
+    }
+    put_batch_locked(pool, last->next, there - count);
+    last->next = NULL;
+    return count;
+}
+
+/* [locked pool->lock]  Up to `count` of those that came one by one; gives how many. */
+static unsigned take_single_locked(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
 {
     unsigned taken = 0;
     while (taken < count && pool->free != NULL) {
@@ -143,11 +178,18 @@ static unsigned take_tasks_locked(struct wf_task_pool *pool, unsigned count, str
     return taken;
 }
 
+/* [locked pool->lock]  Up to `count` tasks. */
+static unsigned take_locked(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
+{
+    unsigned taken = take_single_locked(pool, count, list);
+    return taken > 0 ? taken : take_batch_locked(pool, count, list);
+}
+
 /* At least one free task and at most `count`; 0: out of memory. */
 static unsigned task_pool_take(struct wf_task_pool *pool, unsigned count, struct wf_node **list)
 {
     wf_lock_acquire(&pool->lock);
-    unsigned taken = take_tasks_locked(pool, count, list);
+    unsigned taken = take_locked(pool, count, list);
     wf_lock_release(&pool->lock);
     if (taken > 0) {
         return taken;
@@ -159,11 +201,9 @@ static unsigned task_pool_take(struct wf_task_pool *pool, unsigned count, struct
     wf_lock_acquire(&pool->lock);
     slab->next = pool->slabs;
     pool->slabs = slab;
-    slab->tasks[WF_TASK_SLAB_COUNT - 1].node.next = pool->free;
-    pool->free = &slab->tasks[0].node;
     pool->count += WF_TASK_SLAB_COUNT;
-    pool->free_count += WF_TASK_SLAB_COUNT;
-    taken = take_tasks_locked(pool, count, list);
+    put_batch_locked(pool, &slab->tasks[0].node, WF_TASK_SLAB_COUNT);
+    taken = take_locked(pool, count, list);
     wf_lock_release(&pool->lock);
     return taken;
 }
@@ -172,14 +212,14 @@ static unsigned task_pool_take(struct wf_task_pool *pool, unsigned count, struct
 static void task_pool_give(struct wf_task_pool *pool, struct wf_node *list, unsigned count)
 {
     wf_lock_acquire(&pool->lock);
-    while (list != NULL) {
-        struct wf_node *node = list;
-        list = node->next;
-        node->next = pool->free;
-        pool->free = node;
+    if (count == 1) {
+        list->next = pool->free;
+        pool->free = list;
+        pool->free_count++;
+        WEFT_CHECK(pool->free_count <= pool->count);
+    } else {
+        put_batch_locked(pool, list, count);
     }
-    pool->free_count += count;
-    WEFT_CHECK(pool->free_count <= pool->count);
     bool is_over = is_over_locked(pool);
     wf_lock_release(&pool->lock);
     if (is_over) {
@@ -194,8 +234,12 @@ struct weft_task *wf_task_get(struct wf_task_pool *pool, struct wf_task_cache *c
     if (cache == NULL) {
         (void)task_pool_take(pool, 1, &node);
     } else {
-        if (cache->first == NULL) {
-            cache->count = task_pool_take(pool, WF_TASK_CACHE_MAX / 2, &cache->first);
+        if (cache->first == NULL && cache->reserve != NULL) {
+            cache->first = cache->reserve;
+            cache->count = WF_TASK_BATCH;
+            cache->reserve = NULL;
+        } else if (cache->first == NULL) {
+            cache->count = task_pool_take(pool, WF_TASK_BATCH, &cache->first);
         }
         node = cache->first;
         if (node != NULL) {
@@ -207,17 +251,15 @@ struct weft_task *wf_task_get(struct wf_task_pool *pool, struct wf_task_cache *c
 }
 
 /* The newest stay: they are in the CPU's caches. */
-static void task_cache_cut(struct wf_task_pool *pool, struct wf_task_cache *cache, unsigned keep)
+static void set_aside(struct wf_task_pool *pool, struct wf_task_cache *cache)
 {
-    struct wf_node **end = &cache->first;
-    for (unsigned i = 0; i < keep; i++) {
-        end = &(*end)->next;
+    struct wf_node *older = cache->reserve;
+    cache->reserve = cache->first;
+    cache->first = NULL;
+    cache->count = 0;
+    if (older != NULL) {
+        task_pool_give(pool, older, WF_TASK_BATCH);
     }
-    struct wf_node *rest = *end;
-    *end = NULL;
-    unsigned given = cache->count - keep;
-    cache->count = keep;
-    task_pool_give(pool, rest, given);
 }
 
 void wf_task_put(struct wf_task_pool *pool, struct wf_task_cache *cache, struct weft_task *task)
@@ -225,23 +267,26 @@ void wf_task_put(struct wf_task_pool *pool, struct wf_task_cache *cache, struct 
     WEFT_ASSERT(task->pool == pool);
     wf_store_relaxed(&task->id, 0); /* relaxed: a dump may see it a moment longer */
     if (cache == NULL) {
-        task->node.next = NULL;
         task_pool_give(pool, &task->node, 1);
         return;
+    }
+    if (cache->count == WF_TASK_BATCH) {
+        set_aside(pool, cache);
     }
     task->node.next = cache->first;
     cache->first = &task->node;
     cache->count++;
-    if (cache->count > WF_TASK_CACHE_MAX) {
-        task_cache_cut(pool, cache, WF_TASK_CACHE_MAX / 2);
-    }
 }
 
 void wf_task_cache_done(struct wf_task_pool *pool, struct wf_task_cache *cache)
 {
-    if (cache->first != NULL) {
-        task_cache_cut(pool, cache, 0);
+    if (cache->reserve != NULL) {
+        task_pool_give(pool, cache->reserve, WF_TASK_BATCH);
     }
+    if (cache->first != NULL) {
+        task_pool_give(pool, cache->first, cache->count);
+    }
+    *cache = (struct wf_task_cache){0};
 }
 
 void wf_task_pool_visit(struct wf_task_pool *pool, void (*visit)(struct weft_task *, void *),

@@ -309,10 +309,14 @@ struct weft_task {
 
     /* By the beginning and the end. */
     WF_ATOMIC(weft_fn) fn; /* [spawner: write] [any: read] */
-    void *arg;             /* [const] */
+    union {
+        void *arg;                    /* [const] */
+        struct weft_task *next_batch; /* [lock of pool.c]  of a free one: see there */
+    };
     union {
         intptr_t result;      /* [the task]  when it is complete */
         struct wf_held *held; /* [the task]  until then: what it holds, newest first; or NULL */
+        unsigned batch_count; /* [lock of pool.c]  as next_batch */
     };
 
     WF_ATOMIC(uint64_t) id;         /* [spawner: write] [any: read]  0: this memory is free */
@@ -370,7 +374,8 @@ enum wf_task_mark {
 struct wf_task_slab;
 struct wf_task_pool {
     struct wf_lock lock;
-    struct wf_node *free;       /* [lock]  by `node` */
+    struct weft_task *batches;  /* [lock]  free tasks: lists by `node`, listed by `next_batch` */
+    struct wf_node *free;       /* [lock]  those that came one by one, by `node` */
     struct wf_task_slab *slabs; /* [lock]  newest first */
     size_t count;               /* [lock]  tasks in all slabs */
     size_t free_count;          /* [lock] */
@@ -384,10 +389,11 @@ struct wf_task_pool {
     weft_runtime *runtime;         /* [const]  until then */
 };
 
-/* A worker's own free tasks. */
+/* A worker's own free tasks: those at hand, and a whole batch or none in reserve. */
 struct wf_task_cache {
     struct wf_node *first;
     unsigned count;
+    struct wf_node *reserve; /* WF_TASK_BATCH of them, or NULL */
 };
 
 int wf_task_pool_new(struct wf_task_pool **out, weft_runtime *runtime);
