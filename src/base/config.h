@@ -112,6 +112,15 @@ typedef int64_t wf_deque_diff;
  * woken on a busy CPU it waits behind all others for that: milliseconds. */
 #define WF_SEARCH_SPIN 64u
 
+/* Nanoseconds that a task which a worker took from another must keep it busy, on average, to be
+ * worth it: so much do the two lose by the lines of the cache that go from one to the other.  When
+ * it was not, it takes no more than a few the next time; and after so many times in a row it looks
+ * away for a while each time, which is as long as others may then wait for it. */
+#define WF_VISIT_WORTH_NS INT64_C(500)
+#define WF_SHY_BATCH 4u
+#define WF_SHYNESS_MAX 3u
+#define WF_VISIT_PAUSE_NS INT64_C(100000)
+
 /* Tasks of one slab, and those that move at once between a worker and the pool; a worker keeps less
  * than two times as many.  In hostile builds every task goes through the pool. */
 #define WF_TASK_SLAB_COUNT 64u

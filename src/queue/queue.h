@@ -111,6 +111,8 @@ struct wf_node *wf_ring_pop_alone(struct wf_ring *ring);
  * and gives one of the items to run at once, the newest of them; NULL when there was nothing or
  * another steal is under way. */
 struct wf_node *wf_ring_steal(struct wf_ring *from, struct wf_ring *into);
+/* [owner of into]  The same, but not more than `most`, which is not 0. */
+struct wf_node *wf_ring_steal_some(struct wf_ring *from, struct wf_ring *into, size_t most);
 
 /* [any]  Items that could be popped or stolen now; a hint by the time it is read. */
 size_t wf_ring_count(struct wf_ring *ring);

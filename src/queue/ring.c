@@ -244,11 +244,17 @@ static void release(struct wf_ring *from)
 
 struct wf_node *wf_ring_steal(struct wf_ring *from, struct wf_ring *into)
 {
+    return wf_ring_steal_some(from, into, WF_RING_CAPACITY);
+}
+
+struct wf_node *wf_ring_steal_some(struct wf_ring *from, struct wf_ring *into, size_t most)
+{
     WEFT_ASSERT(from != into);
     wf_ring_pos tail = wf_load_relaxed(&into->tail); /* relaxed: the thief owns `into` */
     wf_ring_pos room = (wf_ring_pos)(WF_RING_CAPACITY - distance(steal_of(look(into)), tail));
     wf_ring_pos first;
-    wf_ring_pos count = claim(from, (wf_ring_pos)(room + 1), &first);
+    wf_ring_pos count =
+        claim(from, room < most ? (wf_ring_pos)(room + 1) : (wf_ring_pos)most, &first);
     if (count == 0) {
         return NULL;
     }

@@ -28,6 +28,7 @@
  *   T2    state.c park: CAS              wake: CAS                     the suspended task
  *   T3    state.c complete, unref        the last unref, join          every use before the free
  *   T4    state.c join: add              complete: load, CAS           who waits
+ *   O1    steal.c hold_back: fence       notify, claim_worker: fence   one of both sees the other
  *   W1    fast.h put: store, exchange    take: exchange slot           the task in the slot
  *   H1    reactor.c dispatch: store hand poll: exchange hand           the task handed over
  *   V1    trace.c start: store is_traced wf_trace_event: load          the ring of foreign threads
@@ -464,14 +465,23 @@ struct wf_worker {
     struct wf_task_cache tasks;  /* [owner] */
     struct wf_trace_ring *trace; /* [owner]  changed while the world stands still; NULL: off */
 
-    uint32_t clock_turns;         /* [owner]  polls from one look at the clock to the next */
-    uint32_t interval;            /* [owner]  polls between looks at the global queue */
-    uint32_t global_turns;        /* [owner]  polls since the last */
-    uint32_t turns;               /* [owner]  of the loop */
-    bool is_after_global;         /* [owner]  the turn before began there */
-    int64_t global_ns;            /* [owner]  when the last was */
-    int64_t task_ns;              /* [owner]  moving average of a turn */
-    struct wf_random random;      /* [owner] */
+    uint32_t clock_turns;    /* [owner]  polls from one look at the clock to the next */
+    uint32_t interval;       /* [owner]  polls between looks at the global queue */
+    uint32_t global_turns;   /* [owner]  polls since the last */
+    uint32_t turns;          /* [owner]  of the loop */
+    bool is_after_global;    /* [owner]  the turn before began there */
+    int64_t global_ns;       /* [owner]  when the last was */
+    int64_t task_ns;         /* [owner]  moving average of a turn */
+    struct wf_random random; /* [owner] */
+
+    /* [owner]  Of a guest: see steal.c. */
+    bool is_guest;
+    uint32_t shyness;        /* visits in a row that were not worth it */
+    int64_t visit_ns;        /* since when */
+    uint64_t visit_turns;    /* `polled` at that time */
+    uint64_t visit_own;      /* own_work at that time */
+    uint32_t visit_arrivals; /* `arrivals` of the runtime at that time */
+
     struct wf_stack_cache stacks; /* [owner] */
 
     /* [owner: write] [any: read]  A stack whose fiber waits for a task to run; NULL: none. */
@@ -753,6 +763,10 @@ struct weft_runtime {
     /* [closer: write] [any: read] */
     alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) is_closing; /* no more spawns */
     WF_ATOMIC(uint32_t) is_leaving;                        /* enum wf_leave */
+
+    /* A futex: how often something was queued that does not come from a worker's own tasks. */
+    alignas(WF_CACHE_LINE) wf_atomic_u32 arrivals; /* [any: add] */
+    WF_ATOMIC(uint32_t) paused; /* [any: add]  workers that wait for it: steal.c */
 
     WF_ATOMIC(uint32_t) is_watched; /* [any: exchange]  somebody is the watcher: steal.c */
     struct wf_hours hours;

@@ -25,6 +25,8 @@
  * tasks that have run since its last look to let others run.  That bounds how unfair the slot can
  * be; no wake-up of a queue rests on it.
  */
+#include <limits.h>
+
 #include "sched/fast.h"
 #include "sched/fork.h"
 #include "sched/sched.h"
@@ -37,6 +39,17 @@ static void notify(weft_runtime *runtime, struct wf_worker *worker)
     if (sleeper >= 0) {
         wf_trace_event(runtime, worker, WF_TRACE_NOTIFY, 0, (uint64_t)sleeper);
         wf_parker_unpark(&runtime->workers[sleeper].parker);
+    }
+}
+
+/* [any]  The same for what was queued by nobody of the runtime, or not for everybody. */
+static void notify_of_outside(weft_runtime *runtime, struct wf_worker *worker)
+{
+    (void)wf_fetch_add_relaxed(&runtime->arrivals, 1); /* relaxed: the fence of notify orders it */
+    notify(runtime, worker);
+    if (wf_load_relaxed(&runtime->paused) != 0) { /* (O1) */
+        WF_REACHED("steal.pause_is_over");
+        (void)wf_futex_wake(&runtime->arrivals, 1);
     }
 }
 
@@ -86,15 +99,18 @@ static void place_special(weft_runtime *runtime, struct wf_worker *worker, struc
     if (wf_load_relaxed(&task->pins) > 0) { /* relaxed: whoever places it has it */
         struct wf_worker *home = &runtime->workers[task->home];
         (void)wf_mpsc_push(&home->inbox, &task->node);
+        (void)wf_fetch_add_relaxed(&runtime->arrivals, 1); /* relaxed: as in notify_of_outside */
         if (wf_idle_claim_worker(&runtime->idle, home->index)) {
             WF_REACHED("steal.home_is_called");
             wf_parker_unpark(&home->parker);
+        } else if (wf_load_relaxed(&runtime->paused) != 0) { /* (O1) it may be one of them */
+            (void)wf_futex_wake(&runtime->arrivals, INT_MAX);
         }
         return;
     }
     bool is_high = wf_load_relaxed(&task->priority) == WEFT_PRIORITY_HIGH; /* relaxed: as above */
     push_global(is_high ? &runtime->high : &runtime->low, task);
-    notify(runtime, worker);
+    notify_of_outside(runtime, worker);
 }
 
 static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_task *task)
@@ -105,7 +121,7 @@ static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_t
     }
     if (worker == NULL || WF_MIGRATES()) {
         push_global(&runtime->global, task);
-        notify(runtime, worker);
+        notify_of_outside(runtime, worker);
         return;
     }
     if (!worker->is_fast) {
@@ -167,7 +183,7 @@ static struct weft_task *take_global(struct wf_worker *worker)
     struct wf_chain chain = {0};
     /* On top of a deque that has something the batch would be all that the owner takes. */
     bool is_deque_busy = !worker->is_fast && wf_deque_count(&worker->deque) > 0;
-    size_t room = is_deque_busy ? 1 : WF_INJECT_BATCH_MAX;
+    size_t room = is_deque_busy ? 1 : worker->shyness > 0 ? WF_SHY_BATCH : WF_INJECT_BATCH_MAX;
     size_t count = wf_inject_pop(&runtime->global, runtime->worker_count, room, &chain);
     if (count == 0) {
         return NULL;
@@ -231,6 +247,7 @@ static struct weft_task *steal(struct wf_worker *worker)
         return NULL;
     }
     const unsigned count = runtime->worker_count;
+    const size_t most = worker->shyness > 0 ? WF_SHY_BATCH : WF_RING_CAPACITY;
     const unsigned first = wf_random_below(&worker->random, count);
     for (unsigned i = 0; i < count; i++) {
         struct wf_worker *victim = &runtime->workers[(first + i) % count];
@@ -239,7 +256,7 @@ static struct weft_task *steal(struct wf_worker *worker)
         }
         wf_counter_add(&worker->counters.steals_tried, 1);
         struct wf_node *node = runtime->options.order == WEFT_ORDER_FAIR
-                                   ? wf_ring_steal(&victim->ring, &worker->ring)
+                                   ? wf_ring_steal_some(&victim->ring, &worker->ring, most)
                                    : wf_deque_steal_half(&victim->deque, &worker->deque);
         if (node != NULL) {
             wf_trace(worker->trace, WF_TRACE_STEAL, wf_task_id(wf_task_of(node)), victim->index);
@@ -263,6 +280,73 @@ static struct weft_task *steal(struct wf_worker *worker)
         }
     }
     return NULL;
+}
+
+/* ---- guests --------------------------------------------------------------------------------- */
+
+/* [owner]  Grows with what tasks of this worker do for it: spawn, wake, go on. */
+static uint64_t own_work(struct wf_worker *worker)
+{
+    struct wf_counters *counters = &worker->counters;
+    return wf_counter_read(&counters->spawned) + wf_counter_read(&counters->yielded) +
+           wf_counter_read(&counters->lifo_hits);
+}
+
+static void visit(struct wf_worker *worker, int64_t now)
+{
+    worker->visit_ns = now;
+    worker->visit_turns = wf_counter_read(&worker->counters.polled);
+    worker->visit_own = own_work(worker);
+    worker->visit_arrivals =
+        wf_load_relaxed(&worker->runtime->arrivals); /* relaxed: (O1) decides */
+}
+
+/* [owner]  Whether others are at work, and what there is to do comes from them. */
+static bool is_needless(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    return wf_idle_asleep(&runtime->idle) + wf_idle_searching(&runtime->idle) + 1 <
+               runtime->worker_count &&
+           wf_load_relaxed(&runtime->arrivals) ==
+               worker->visit_arrivals; /* relaxed: (O1) decides */
+}
+
+/* [owner]  Looks away for a while, or until something comes from outside.  It counts as searching
+ * all the time, so that nobody else is called for what lies in the queues of those who work. */
+static void hold_back(struct wf_worker *worker, int64_t until)
+{
+    weft_runtime *runtime = worker->runtime;
+    worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);
+    if (worker->is_searching) {
+        wf_safe_enter(&runtime->world, &worker->safe);
+        (void)wf_fetch_add_relaxed(&runtime->paused, 1); /* relaxed: the fence orders it */
+        wf_fence_seq_cst();                              /* (O1) */
+        (void)wf_futex_wait(&runtime->arrivals, worker->visit_arrivals, until);
+        (void)wf_fetch_sub_relaxed(&runtime->paused, 1); /* relaxed: one wake too many is no harm */
+        wf_safe_leave(&runtime->world, &worker->safe);
+    }
+}
+
+/* [owner]  A guest has run out of tasks: was it worth it? */
+static void judge_visit(struct wf_worker *worker)
+{
+    const uint64_t turns = wf_counter_read(&worker->counters.polled) - worker->visit_turns;
+    if (own_work(worker) != worker->visit_own) {
+        worker->is_guest = false; /* what it took it goes on with */
+        worker->shyness = 0;
+    } else if (turns > 0) {
+        int64_t now = wf_clock_now();
+        if (now - worker->visit_ns >= (int64_t)turns * WF_VISIT_WORTH_NS || !is_needless(worker)) {
+            worker->shyness = 0;
+        } else if (worker->shyness < WF_SHYNESS_MAX) {
+            worker->shyness++;
+        } else {
+            WF_REACHED("steal.held_back");
+            hold_back(worker, now + WF_VISIT_PAUSE_NS);
+            now = wf_clock_now();
+        }
+        visit(worker, now);
+    }
 }
 
 /* ---- the order of a turn ------------------------------------------------------------------- */
@@ -331,6 +415,9 @@ static struct weft_task *take_anything(struct wf_worker *worker)
     if (task == NULL) {
         task = take_pinned(worker);
     }
+    if (task == NULL && worker->is_guest) {
+        judge_visit(worker);
+    }
     if (task == NULL) {
         task = take_one(worker, &runtime->high);
     }
@@ -353,6 +440,8 @@ static void found(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     if (worker->is_searching) {
         worker->is_searching = false;
+        worker->is_guest = !worker->is_alone;
+        visit(worker, wf_clock_now());
         if (wf_idle_end_search(&runtime->idle)) {
             notify(runtime, worker);
         }
