@@ -453,7 +453,7 @@ struct wf_worker {
     bool is_alone;                         /* [const]  the only worker: nobody to notify */
     bool is_searching;                     /* [owner] */
     struct wf_fiber loop;                  /* [owner]  the thread's own stack */
-    bool is_rested;                        /* [owner]  it has not worked since it slept */
+    bool is_rested;                        /* [owner]  it slept, and called no watcher since */
     bool is_watching;                      /* [owner]  it is the watcher: see steal.c */
     bool has_seen_closing;                 /* [owner] */
     int64_t watch_until_ns;                /* [owner]  how long it sleeps, if it is the watcher */
@@ -542,6 +542,8 @@ int wf_start_report(struct wf_start *start, int rc);
 
 /* steal.c  [owner]  Into the worker's own queue, behind the others; calls a sleeper. */
 void wf_steal_push(struct wf_worker *worker, struct weft_task *task);
+/* steal.c  [owner]  It has put a task into its slot for the first time since it rested. */
+void wf_steal_first_put(struct wf_worker *worker);
 /* steal.c  [owner]  Whether the loop has to look although there is nothing in these. */
 bool wf_steal_is_due(struct wf_worker *worker);
 /* steal.c  Polls between two looks at the global queue, if one takes so long. */

@@ -53,6 +53,24 @@ static void notify_of_outside(weft_runtime *runtime, struct wf_worker *worker)
     }
 }
 
+/* [any]  Somebody has to look after those who work: see watch. */
+static void call_watcher(weft_runtime *runtime)
+{
+    wf_fence_seq_cst(); /* (S1): either who goes to sleep sees that nobody watches, or we it */
+    /* relaxed: one too many is no harm */
+    int sleeper = wf_load_relaxed(&runtime->is_watched) == 0 ? wf_idle_claim(&runtime->idle) : -1;
+    if (sleeper >= 0) {
+        WF_REACHED("steal.watcher_called");
+        wf_parker_unpark(&runtime->workers[sleeper].parker);
+    }
+}
+
+void wf_steal_first_put(struct wf_worker *worker)
+{
+    worker->is_rested = false;
+    call_watcher(worker->runtime);
+}
+
 /* A full ring's older half. */
 static void overflow(void *context, struct wf_chain *batch)
 {
@@ -103,9 +121,12 @@ static void place_special(weft_runtime *runtime, struct wf_worker *worker, struc
         if (wf_idle_claim_worker(&runtime->idle, home->index)) {
             WF_REACHED("steal.home_is_called");
             wf_parker_unpark(&home->parker);
-        } else if (wf_load_relaxed(&runtime->paused) != 0) { /* (O1) it may be one of them */
+            return;
+        }
+        if (wf_load_relaxed(&runtime->paused) != 0) { /* (O1) it may be one of them */
             (void)wf_futex_wake(&runtime->arrivals, INT_MAX);
         }
+        call_watcher(runtime); /* its task may have to be asked for a break */
         return;
     }
     bool is_high = wf_load_relaxed(&task->priority) == WEFT_PRIORITY_HIGH; /* relaxed: as above */
@@ -433,8 +454,29 @@ static struct weft_task *take_anything(struct wf_worker *worker)
     return task;
 }
 
-/* [owner]  It has found something; if it searched, others may be needed.  Somebody has to watch a
- * worker that begins to work: see watch. */
+/* Whether there is anything for this worker to do: all queues, but not the others' slots, which
+ * their owners are about to empty. */
+static bool has_work(void *context)
+{
+    struct wf_worker *worker = context;
+    weft_runtime *runtime = worker->runtime;
+    if (wf_inject_count(&runtime->global) > 0 || wf_inject_count(&runtime->high) > 0 ||
+        wf_inject_count(&runtime->low) > 0 || !wf_mpsc_is_empty(&worker->inbox) ||
+        wf_load_relaxed(&runtime->is_leaving) != 0) {
+        return true;
+    }
+    for (unsigned i = 0; i < runtime->worker_count && !runtime->options.no_steal; i++) {
+        struct wf_worker *other = &runtime->workers[i];
+        if (wf_ring_count(&other->ring) > 0 || wf_deque_count(&other->deque) > 0 ||
+            wf_fork_is_open(other)) {
+            return true;
+        }
+    }
+    return wf_idle_asleep(&runtime->idle) == runtime->worker_count && wf_runtime_is_news(runtime);
+}
+
+/* [owner]  It has found something.  Who stops to search as the last one looks once more: while it
+ * searched, others called nobody. */
 static void found(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
@@ -443,18 +485,19 @@ static void found(struct wf_worker *worker)
         worker->is_guest = !worker->is_alone;
         visit(worker, wf_clock_now());
         if (wf_idle_end_search(&runtime->idle)) {
-            notify(runtime, worker);
-        }
-    } else if (worker->is_rested && !worker->is_alone) {
-        wf_fence_seq_cst(); /* (S1): either who goes to sleep sees that nobody watches, or we it */
-        /* relaxed: one too many is no harm */
-        int sleeper =
-            wf_load_relaxed(&runtime->is_watched) == 0 ? wf_idle_claim(&runtime->idle) : -1;
-        if (sleeper >= 0) {
-            wf_parker_unpark(&runtime->workers[sleeper].parker);
+            wf_fence_seq_cst(); /* (S1) */
+            if (has_work(worker)) {
+                notify(runtime, worker);
+            }
         }
     }
-    worker->is_rested = false;
+    /* It may have been the one who would have watched the others.  If they all sleep, it is time
+     * enough to call one of them when there is something to be watched. */
+    if (worker->is_rested && !worker->is_alone &&
+        wf_idle_asleep(&runtime->idle) + 1 < runtime->worker_count) {
+        worker->is_rested = false;
+        call_watcher(runtime);
+    }
 }
 
 static struct weft_task *poll(struct wf_worker *worker)
@@ -478,27 +521,6 @@ static struct weft_task *poll(struct wf_worker *worker)
 }
 
 /* ---- resting ------------------------------------------------------------------------------- */
-
-/* Whether there is anything for this worker to do: all queues, but not the others' slots, which
- * their owners are about to empty. */
-static bool has_work(void *context)
-{
-    struct wf_worker *worker = context;
-    weft_runtime *runtime = worker->runtime;
-    if (wf_inject_count(&runtime->global) > 0 || wf_inject_count(&runtime->high) > 0 ||
-        wf_inject_count(&runtime->low) > 0 || !wf_mpsc_is_empty(&worker->inbox) ||
-        wf_load_relaxed(&runtime->is_leaving) != 0) {
-        return true;
-    }
-    for (unsigned i = 0; i < runtime->worker_count && !runtime->options.no_steal; i++) {
-        struct wf_worker *other = &runtime->workers[i];
-        if (wf_ring_count(&other->ring) > 0 || wf_deque_count(&other->deque) > 0 ||
-            wf_fork_is_open(other)) {
-            return true;
-        }
-    }
-    return wf_idle_asleep(&runtime->idle) == runtime->worker_count && wf_runtime_is_news(runtime);
-}
 
 /* [loop]  Looks a few times more: to sleep and be woken costs more than that. */
 static bool search(struct wf_worker *worker)
