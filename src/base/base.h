@@ -172,6 +172,8 @@ struct wf_chain {
 /* [owner]  `chain` all zero is empty. */
 void wf_chain_push(struct wf_chain *chain, struct wf_node *node);
 struct wf_node *wf_chain_pop(struct wf_chain *chain); /* NULL when empty */
+/* Moves the first `count` to the end of `to`; there are as many. */
+void wf_chain_move(struct wf_chain *to, struct wf_chain *from, size_t count);
 /* [owner]  Moves all of `from` behind `to`; `from` is empty afterwards. */
 void wf_chain_append(struct wf_chain *to, struct wf_chain *from);
 

@@ -42,6 +42,11 @@ typedef uint64_t wf_deque_pos;
 typedef int64_t wf_deque_diff;
 #endif
 
+/* When more than this many wait in the global queue, what is needed to go on with one is not in the
+ * CPU's caches any more; of its stack that are about so many lines. */
+#define WF_QUEUE_FAR 4096u
+#define WF_FRAME_LINES 6u
+
 /* Items a worker takes from the global queue at once: len / workers, within these.  A larger
  * share would let one worker drain the queue, a smaller would take the lock too often. */
 #define WF_INJECT_BATCH_MIN 4u

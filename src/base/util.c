@@ -98,6 +98,25 @@ struct wf_node *wf_chain_pop(struct wf_chain *chain)
     return node;
 }
 
+void wf_chain_move(struct wf_chain *to, struct wf_chain *from, size_t count)
+{
+    if (count == 0) {
+        return;
+    }
+    struct wf_chain part = {.first = wf_plain_load(&from->first), .count = count};
+    part.last = part.first;
+    for (size_t i = 1; i < count; i++) {
+        part.last = wf_plain_load(&part.last->next);
+    }
+    wf_plain_store(&from->first, wf_plain_load(&part.last->next));
+    if (wf_plain_load(&from->first) == NULL) {
+        wf_plain_store(&from->last, (struct wf_node *)NULL);
+    }
+    wf_plain_store(&from->count, from->count - count);
+    wf_plain_store(&part.last->next, (struct wf_node *)NULL);
+    wf_chain_append(to, &part);
+}
+
 void wf_chain_append(struct wf_chain *to, struct wf_chain *from)
 {
     if (from->first == NULL) {

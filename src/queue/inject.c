@@ -92,11 +92,9 @@ size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t room, st
     if (room == 0 || wf_load_relaxed(&inject->count) == 0) {
         return 0;
     }
-    size_t taken = 0;
     wf_lock_acquire(&inject->lock);
-    for (size_t share = share_locked(inject, workers, room); taken < share; taken++) {
-        wf_chain_push(out, wf_chain_pop(&inject->chain));
-    }
+    size_t taken = share_locked(inject, workers, room);
+    wf_chain_move(out, &inject->chain, taken);
     if (taken == 0) {
         WF_REACHED("inject.emptied_before_lock");
     }

@@ -70,7 +70,9 @@ void wf_joiners_wake(struct weft_task *task)
     wf_lock_acquire(lock);
     struct wf_joiner *joiner;
     while ((joiner = wf_plain_load(&task->joiners)) != NULL) {
-        wf_plain_store(&task->joiners, wf_plain_load(&joiner->next));
+        struct wf_joiner *next = wf_plain_load(&joiner->next);
+        __builtin_prefetch(next); /* in the frame of somebody who waits since long, mostly */
+        wf_plain_store(&task->joiners, next);
         wf_plain_store(&joiner->is_listed, false);
         if (joiner->winner != NULL) {
             int32_t nobody = -1;
