@@ -73,7 +73,7 @@ static int write_worker(int fd, struct wf_worker *worker)
     char line[256];
     weft_counters counters;
     (void)weft_worker_stats(worker->runtime, worker->index, &counters); /* it exists */
-    struct weft_task *current = wf_load_relaxed(&worker->current);      /* relaxed: a hint */
+    struct weft_task *current = wf_load_acquire(&worker->current);      /* (D1) */
     char task[40] = "in no task";
     if (current != NULL) {
         (void)snprintf(task, sizeof(task), "in task %" PRIu64, wf_task_id(current)); /* fits */

@@ -114,7 +114,8 @@ static inline void *wf_message_of(void *what, enum wf_errand errand)
 /* [owner]  The thread is about to go on with this task. */
 static inline void wf_enter(struct wf_worker *worker, struct weft_task *task)
 {
-    wf_store_release(&worker->current, task); /* (K5) release: thieves look at its forks */
+    /* release: (D1) for those who look at tasks, (K5) for thieves, who look at its forks */
+    wf_store_release(&worker->current, task);
     wf_counter_add(&worker->counters.polled, 1);
     wf_counter_add(&task->runs, 1);
     if (worker->trace != NULL) {

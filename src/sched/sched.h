@@ -30,6 +30,7 @@
  *   T4    state.c join: add              complete: load, CAS           who waits
  *   O1    steal.c hold_back: fence       notify, claim_worker: fence   one of both sees the other
  *   W1    fast.h put: store, exchange    take: exchange slot           the task in the slot
+ *   D1    fast.h enter: store current    dump.c: load current          the memory of the task
  *   H1    reactor.c dispatch: store hand poll: exchange hand           the task handed over
  *   V1    trace.c start: store is_traced wf_trace_event: load          the ring of foreign threads
  *   Y1    worker.c run: store rounds     quiet.c: load rounds          what was done in the round
