@@ -236,12 +236,28 @@ intptr_t wf_join_observe(struct weft_task *task)
     return result;
 }
 
+/* [any]  Of a task that has ended; the handle is gone. */
+static intptr_t take_result(struct weft_task *task)
+{
+    intptr_t result = wf_join_observe(task);
+    struct wf_worker *worker = wf_worker_self();
+    struct weft_task *self = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
+    wf_task_unref_on(worker, task);
+    if (self != NULL) {
+        wf_task_spend(self); /* last: it may go on in another thread */
+    }
+    return result;
+}
+
 intptr_t weft_await(weft_task *task)
 {
     if (task == NULL) {
         return -ENOMEM;
     }
     WEFT_CHECK(wf_is_live_handle(task));
+    if (wf_state_is_complete(&task->state)) {
+        return take_result(task);
+    }
     int rc = wait_for_end(task, true);
     if (rc == -EDEADLK) {
         return rc;

@@ -96,7 +96,27 @@ struct wf_state {
 /* The flag in the word that says: it was asked to end. */
 #define WF_STATE_CANCELLED (UINT64_C(2) << 24)
 
+#define WF_STATE_LIFECYCLE_SHIFT 16
+#define WF_STATE_LIFECYCLE_MASK (UINT64_C(0xff) << WF_STATE_LIFECYCLE_SHIFT)
+#define WF_STATE_REFERENCE_SHIFT 40
+
 enum wf_lifecycle { WF_IDLE, WF_ACTIVE, WF_COMPLETE };
+
+/* What is in a word. */
+static inline enum wf_lifecycle wf_state_lifecycle(uint64_t word)
+{
+    return (enum wf_lifecycle)((word & WF_STATE_LIFECYCLE_MASK) >> WF_STATE_LIFECYCLE_SHIFT);
+}
+
+static inline uint64_t wf_state_put_lifecycle(uint64_t word, enum wf_lifecycle lifecycle)
+{
+    return (word & ~WF_STATE_LIFECYCLE_MASK) | (uint64_t)lifecycle << WF_STATE_LIFECYCLE_SHIFT;
+}
+
+static inline unsigned wf_state_references(uint64_t word)
+{
+    return (unsigned)(word >> WF_STATE_REFERENCE_SHIFT);
+}
 
 /* What a snapshot of the word says. */
 struct wf_state_view {
@@ -112,9 +132,6 @@ enum wf_wake {
     WF_WAKE_NOTED, /* it is active and will look again before it sleeps */
     WF_WAKE_LATE,  /* it is complete */
 };
-
-/* Active, with so many references. */
-void wf_state_init(struct wf_state *state, unsigned references);
 
 /* [any]  Something happened that the task may wait for. */
 enum wf_wake wf_state_wake(struct wf_state *state);
@@ -142,13 +159,44 @@ bool wf_state_unjoin(struct wf_state *state);
  * complete already. */
 bool wf_state_share(struct wf_state *state);
 
-bool wf_state_is_complete(const struct wf_state *state);
+/* Active, with so many references. */
+static inline void wf_state_init(struct wf_state *state, unsigned references)
+{
+    WEFT_ASSERT(references > 0);
+    /* relaxed: a waker of the task that was here before may still be at work; what it does to the
+     * new one is a wake without a reason. */
+    wf_store_relaxed(
+        &state->word,
+        wf_state_put_lifecycle((uint64_t)references << WF_STATE_REFERENCE_SHIFT, WF_ACTIVE));
+}
+
+static inline bool wf_state_is_complete(const struct wf_state *state)
+{
+    return wf_state_lifecycle(wf_load_acquire(&state->word)) == WF_COMPLETE; /* (T3) */
+}
+
 /* [any, holding a reference]  It is the only one; so it may free the task without unref. */
-bool wf_state_is_sole(struct wf_state *state);
+static inline bool wf_state_is_sole(struct wf_state *state)
+{
+    /* acquire: (T3), what all others did before they gave their references back */
+    return wf_state_references(wf_load_acquire(&state->word)) == 1;
+}
+
 /* [any, holding the only reference]  It is gone. */
-void wf_state_retire(struct wf_state *state);
+static inline void wf_state_retire(struct wf_state *state)
+{
+    /* relaxed: nobody else has a reference.  A handle that is given back twice is then found out.
+     */
+    wf_store_relaxed(&state->word, wf_state_put_lifecycle(0, WF_COMPLETE));
+}
+
 /* [any, holding a handle]  Besides it there is only the reference of the run. */
-bool wf_state_has_one_handle(struct wf_state *state);
+static inline bool wf_state_has_one_handle(struct wf_state *state)
+{
+    /* relaxed: both references are accounted for.  Of a task that has ended both are handles. */
+    uint64_t word = wf_load_relaxed(&state->word);
+    return wf_state_references(word) == 2 && wf_state_lifecycle(word) != WF_COMPLETE;
+}
 
 /* [any, holding a reference]  -EOVERFLOW: 2^24 - 1 are out. */
 int wf_state_ref(struct wf_state *state);
@@ -658,6 +706,8 @@ static inline bool wf_is_live_handle(const struct weft_task *task)
 
 /* task.c  [any]  Gives a handle back. */
 void wf_task_unref(struct weft_task *task);
+/* task.c  [any]  The same for who knows its worker; NULL: a foreign thread. */
+void wf_task_unref_on(struct wf_worker *worker, struct weft_task *task);
 
 /* join.c  [weft_run]  Waits for the first task.  -EDEADLK: it was found that this has no end. */
 int wf_join_main(weft_runtime *runtime, struct weft_task *task);

@@ -2,7 +2,8 @@
 /*
  * sched/state.c - the word that decides who may run, queue, cancel and free a task.
  *
- * One function a transition; the picture is in sched.h.  Everything is in one word so that every
+ * One function a transition; the picture is in sched.h, with those that every short task needs and
+ * that are no more than a load or a store.  Everything is in one word so that every
  * decision has one winner: a waker and the worker that parks the task, two wakers, a canceller and
  * a shield, the end of the task and the last handle.
  *
@@ -18,15 +19,13 @@
 #include "sched/sched.h"
 
 enum {
-    LIFECYCLE_SHIFT = 16,
     FLAGS_SHIFT = 24,
     SHIELD_SHIFT = 32,
     SHIELD_MAX = 255,
-    REFERENCE_SHIFT = 40,
+    REFERENCE_SHIFT = WF_STATE_REFERENCE_SHIFT,
     REFERENCE_MAX = (1 << 24) - 1,
 };
 
-#define LIFECYCLE_MASK (UINT64_C(0xff) << LIFECYCLE_SHIFT)
 #define NOTIFIED (UINT64_C(1) << FLAGS_SHIFT)
 #define CANCELLED WF_STATE_CANCELLED
 #define JOINED (UINT64_C(4) << FLAGS_SHIFT)
@@ -39,31 +38,22 @@ _Static_assert(CANCELLED == UINT64_C(2) << FLAGS_SHIFT, "one of the flags");
 
 static enum wf_lifecycle lifecycle_of(uint64_t word)
 {
-    return (enum wf_lifecycle)((word & LIFECYCLE_MASK) >> LIFECYCLE_SHIFT);
+    return wf_state_lifecycle(word);
 }
 
 static uint64_t with_lifecycle(uint64_t word, enum wf_lifecycle lifecycle)
 {
-    return (word & ~LIFECYCLE_MASK) | (uint64_t)lifecycle << LIFECYCLE_SHIFT;
+    return wf_state_put_lifecycle(word, lifecycle);
 }
 
 static unsigned references_of(uint64_t word)
 {
-    return (unsigned)(word >> REFERENCE_SHIFT);
+    return wf_state_references(word);
 }
 
 static unsigned shields_of(uint64_t word)
 {
     return (unsigned)((word & SHIELD_MASK) >> SHIELD_SHIFT);
-}
-
-void wf_state_init(struct wf_state *state, unsigned references)
-{
-    WEFT_ASSERT(references > 0);
-    /* relaxed: a waker of the task that was here before may still be at work; what it does to the
-     * new one is a wake without a reason. */
-    wf_store_relaxed(&state->word,
-                     with_lifecycle((uint64_t)references << REFERENCE_SHIFT, WF_ACTIVE));
 }
 
 enum wf_wake wf_state_wake(struct wf_state *state)
@@ -142,31 +132,6 @@ bool wf_state_share(struct wf_state *state)
 {
     uint64_t before = wf_fetch_or_acq_rel(&state->word, SHARED); /* acquire: (T3) */
     return lifecycle_of(before) != WF_COMPLETE;
-}
-
-bool wf_state_is_complete(const struct wf_state *state)
-{
-    return lifecycle_of(wf_load_acquire(&state->word)) == WF_COMPLETE; /* (T3) */
-}
-
-bool wf_state_is_sole(struct wf_state *state)
-{
-    /* acquire: (T3), what all others did before they gave their references back */
-    return references_of(wf_load_acquire(&state->word)) == 1;
-}
-
-void wf_state_retire(struct wf_state *state)
-{
-    /* relaxed: nobody else has a reference.  A handle that is given back twice is then found out.
-     */
-    wf_store_relaxed(&state->word, with_lifecycle(0, WF_COMPLETE));
-}
-
-bool wf_state_has_one_handle(struct wf_state *state)
-{
-    /* relaxed: both references are accounted for.  Of a task that has ended both are handles. */
-    uint64_t word = wf_load_relaxed(&state->word);
-    return references_of(word) == 2 && lifecycle_of(word) != WF_COMPLETE;
 }
 
 int wf_state_ref(struct wf_state *state)

@@ -131,7 +131,8 @@ void wf_task_reset(struct weft_task *task)
 }
 
 /* The memory is as wf_task_reset left it: most tasks need no more than this. */
-static void fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf_worker *worker)
+static inline __attribute__((always_inline)) void
+fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf_worker *worker)
 {
     struct weft_task *parent = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
     WEFT_ASSERT(task->fiber == NULL);
@@ -151,8 +152,10 @@ static void fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf
 }
 
 /* [owner of cache; NULL: any]  Memory for a task, filled.  On error nothing is left behind. */
-static int make(struct wf_task_pool *pool, struct wf_worker *worker, const struct wf_spawn *spawn,
-                struct weft_task **out)
+static inline __attribute__((always_inline)) int make(struct wf_task_pool *pool,
+                                                      struct wf_worker *worker,
+                                                      const struct wf_spawn *spawn,
+                                                      struct weft_task **out)
 {
     struct wf_task_cache *cache = worker != NULL ? &worker->tasks : NULL;
     struct weft_task *task = wf_task_get(pool, cache);
@@ -192,8 +195,9 @@ void wf_task_unmake(struct wf_worker *worker, struct weft_task *task)
     wf_task_put(worker->pool, &worker->tasks, task);
 }
 
-static int spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn,
-                      struct weft_task **out)
+/* Inline, so that a spawn without options carries nothing about, and looks at none. */
+static inline __attribute__((always_inline)) int
+spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn, struct weft_task **out)
 {
     /* relaxed: who slips in is found, see runtime.c */
     if (wf_load_relaxed(&worker->runtime->is_closing) != 0) {
@@ -211,7 +215,7 @@ static int spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn,
 static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spawn,
                               struct weft_task **out)
 {
-    struct weft_task *task;
+    struct weft_task *task = NULL;
     int rc = make(runtime->pool, NULL, spawn, &task);
     if (rc != 0) {
         return rc;
@@ -281,7 +285,7 @@ int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct we
     if (is_stranger && !wf_pool_enter(pool)) {
         return -ESHUTDOWN;
     }
-    struct weft_task *task;
+    struct weft_task *task = NULL;
     rc = spawn_waiting(runtime, spawn, &task);
     if (rc == 0) {
         *out = task;
@@ -318,7 +322,7 @@ weft_task *weft_go(weft_fn fn, void *arg)
 
 int wf_task_spawn_out(weft_runtime *runtime, weft_task **out, const struct wf_spawn *spawn)
 {
-    struct weft_task *task;
+    struct weft_task *task = NULL;
     int rc = wf_task_spawn(runtime, spawn, &task);
     if (rc == 0 && spawn->has_handle && out != NULL) {
         *out = task;
@@ -355,7 +359,8 @@ int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void 
 /* ---- the end ------------------------------------------------------------------------------- */
 
 /* [any]  The last reference is gone. */
-static void task_free(struct wf_worker *worker, struct weft_task *task)
+static inline __attribute__((always_inline)) void task_free(struct wf_worker *worker,
+                                                            struct weft_task *task)
 {
     struct wf_task_pool *pool = task->pool;
     uint32_t marks = wf_load_relaxed(&task->marks); /* relaxed: the last reference orders all */
@@ -373,18 +378,24 @@ static void task_free(struct wf_worker *worker, struct weft_task *task)
     wf_task_put(pool, is_ours ? &worker->tasks : NULL, task);
 }
 
-void wf_task_unref(struct weft_task *task)
+void wf_task_unref_on(struct wf_worker *worker, struct weft_task *task)
 {
     if (wf_state_is_sole(&task->state)) {
         wf_state_retire(&task->state);
-        task_free(wf_worker_self(), task);
-    } else if (wf_state_unref(&task->state)) {
-        task_free(wf_worker_self(), task);
+    } else if (!wf_state_unref(&task->state)) {
+        return;
     }
+    task_free(worker, task);
+}
+
+void wf_task_unref(struct weft_task *task)
+{
+    wf_task_unref_on(wf_worker_self(), task);
 }
 
 /* [any]  The result is there: tells everybody.  The task is not touched after. */
-static void complete(struct wf_worker *worker, struct weft_task *task, intptr_t result)
+static inline __attribute__((always_inline)) void complete(struct wf_worker *worker,
+                                                           struct weft_task *task, intptr_t result)
 {
     weft_runtime *runtime = task->pool->runtime;
     struct wf_counters *counters = worker != NULL ? &worker->counters : &runtime->foreign;
