@@ -111,6 +111,15 @@ static bool take_pinned(void)
     return ledger_take(wf_chain_pop(&pinned)) >= 0;
 }
 
+/* By the last who stops to search. */
+static void notify_of_more(void)
+{
+    wf_fence_seq_cst();
+    if (has_work(NULL)) {
+        notify();
+    }
+}
+
 static bool take(void)
 {
     uint32_t count = wf_load_relaxed(&queued);
@@ -151,7 +160,7 @@ static void work(unsigned index, bool is_searching)
         if (is_searching) {
             is_searching = false;
             if (wf_idle_end_search(&idle)) {
-                notify();
+                notify_of_more();
             }
         }
         run_piece();
@@ -212,7 +221,7 @@ static void thief_0(void)
     wf_plain_store(&data, 1);
     wf_store_release(&queued, 1);
     if (wf_idle_end_search(&idle)) {
-        notify();
+        notify_of_more();
     }
 }
 
