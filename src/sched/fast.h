@@ -28,7 +28,7 @@ static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct wef
     if (old == NULL) {
         wf_store_release(&worker->slot, task); /* (W1) release: who takes the task has it whole */
         if (__builtin_expect(worker->is_rested, 0)) {
-            wf_steal_first_put(worker);
+            wf_steal_need_watcher(worker);
         }
         return NULL;
     }

@@ -24,10 +24,24 @@
  * would count one worker twice, and a searcher that does not exist would silence every notifier
  * for ever.
  *
+ * A searcher may leave the queues alone for a while (steal.c has the reason).  Nobody is called as
+ * long as it counts, so what comes from outside ends its pause; what those who work queue does not,
+ * and waits at most until the deadline, if they do not take it themselves.  With G for the guest
+ * and O for whoever comes from outside:
+ *
+ *   O1 queue the work                        G1 say that it heeds arrivals, once; fence
+ *   O2 fence; does anybody heed?             G2 read how many there were, look at the queues
+ *   O3 one arrival more, fence               G3 say that it pauses; fence
+ *   O4 does anybody pause?  then wake it     G4 sleep while there were as many as in G2
+ *
+ * What O queued before G1 is seen in G2; else O3 comes before G2's read, and then O1 is seen too,
+ * or after it, and then G4 does not sleep or O4 wakes it.
+ *
  * The bits tell who sleeps with one instruction per 64 workers.  Rejected: a list of sleepers under
  * a lock (a notify would take it each time); waking by timeout, which only hides a lost wake-up.
  */
 #include <errno.h>
+#include <limits.h>
 
 #include "sched/sched.h"
 
@@ -167,6 +181,44 @@ int wf_idle_notify(struct wf_idle *idle)
         return -1;
     }
     return wf_idle_claim(idle);
+}
+
+/* ---- pauses -------------------------------------------------------------------------------- */
+
+void wf_idle_heed(struct wf_idle *idle, bool is_on)
+{
+    if (is_on) {
+        (void)wf_fetch_add_relaxed(&idle->heeding, 1); /* relaxed: the fence orders it */
+        wf_fence_seq_cst();                            /* (S3) */
+    } else {
+        (void)wf_fetch_sub_relaxed(&idle->heeding, 1); /* relaxed: one too many is no harm */
+    }
+}
+
+void wf_idle_arrive(struct wf_idle *idle)
+{
+    wf_fence_seq_cst(); /* (S3) */
+    if (wf_load_relaxed(&idle->heeding) == 0) {
+        return;
+    }
+    (void)wf_fetch_add_relaxed(&idle->arrivals, 1); /* relaxed: between two fences */
+    wf_fence_seq_cst();                             /* (S3) */
+    if (wf_load_relaxed(&idle->paused) != 0) {
+        (void)wf_futex_wake(&idle->arrivals, INT_MAX);
+    }
+}
+
+uint32_t wf_idle_arrivals(struct wf_idle *idle)
+{
+    return wf_load_acquire(&idle->arrivals); /* (S3) */
+}
+
+void wf_idle_pause(struct wf_idle *idle, uint32_t arrivals, int64_t deadline_ns)
+{
+    (void)wf_fetch_add_relaxed(&idle->paused, 1); /* relaxed: the fence orders it */
+    wf_fence_seq_cst();                           /* (S3) */
+    (void)wf_futex_wait(&idle->arrivals, arrivals, deadline_ns);
+    (void)wf_fetch_sub_relaxed(&idle->paused, 1); /* relaxed: a wake too many is no harm */
 }
 
 unsigned wf_idle_searching(struct wf_idle *idle)

@@ -24,11 +24,11 @@
  *   edge  from                           to                            carries
  *   S1    idle.c notify: fence           sleep: fence                  one of both sees the other
  *   S2    idle.c end_search              the last one's fence          what was stolen before
+ *   S3    idle.c arrive: fences, add     heed, pause: fence; arrivals  what came; one of both sees
  *   T1    state.c wake: CAS              park: CAS                     what the waker did before
  *   T2    state.c park: CAS              wake: CAS                     the suspended task
  *   T3    state.c complete, unref        the last unref, join          every use before the free
  *   T4    state.c join: add              complete: load, CAS           who waits
- *   O1    steal.c hold_back: fence       notify, claim_worker: fence   one of both sees the other
  *   W1    fast.h put: store, exchange    take: exchange slot           the task in the slot
  *   D1    fast.h enter: store current    dump.c: load current          the memory of the task
  *   H1    reactor.c dispatch: store hand poll: exchange hand           the task handed over
@@ -239,6 +239,11 @@ struct wf_idle {
     alignas(WF_CACHE_LINE) WF_ATOMIC(uint64_t) asleep[WF_IDLE_WORDS];
 
     WF_ATOMIC(uint64_t) lost_wakeups; /* [any: add]  see WF_PARK_TIMEOUT_NS */
+
+    /* See wf_idle_pause. */
+    alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) heeding; /* [any: add]  workers that may pause */
+    WF_ATOMIC(uint32_t) paused;                         /* [any: add]  workers that do */
+    wf_atomic_u32 arrivals; /* [any: add]  a futex: what came while somebody heeded it */
 };
 
 /* -EINVAL: no workers, or more than WF_WORKERS_MAX. */
@@ -286,6 +291,17 @@ int wf_idle_claim(struct wf_idle *idle);
 /* [any]  Claims this worker if it sleeps: then the caller must unpark it.  After something was
  * queued that only this worker can take. */
 bool wf_idle_claim_worker(struct wf_idle *idle, unsigned worker);
+
+/* [any]  Something was queued that does not come from those who work: ends every pause.  Before the
+ * notify. */
+void wf_idle_arrive(struct wf_idle *idle);
+/* [owner]  From now on, until it is off again, arrivals are counted for it. */
+void wf_idle_heed(struct wf_idle *idle, bool is_on);
+/* [owner]  How many there were; to be asked before it looks at the queues. */
+uint32_t wf_idle_arrivals(struct wf_idle *idle);
+/* [owner, searching, heeding]  Leaves the queues alone until the deadline, or until there are more
+ * arrivals than these. */
+void wf_idle_pause(struct wf_idle *idle, uint32_t arrivals, int64_t deadline_ns);
 
 /* [any]  Hints. */
 unsigned wf_idle_searching(struct wf_idle *idle);
@@ -525,11 +541,11 @@ struct wf_worker {
 
     /* [owner]  Of a guest: see steal.c. */
     bool is_guest;
-    uint32_t shyness;        /* visits in a row that were not worth it */
-    int64_t visit_ns;        /* since when */
-    uint64_t visit_turns;    /* `polled` at that time */
-    uint64_t visit_own;      /* own_work at that time */
-    uint32_t visit_arrivals; /* `arrivals` of the runtime at that time */
+    uint32_t shyness;     /* visits in a row that were not worth it */
+    int64_t visit_ns;     /* since when */
+    uint64_t visit_turns; /* `polled` at that time */
+    uint64_t visit_own;   /* own_work at that time */
+    uint32_t arrivals;    /* that it knew of when it last looked beyond its own queues */
 
     struct wf_stack_cache stacks; /* [owner] */
 
@@ -591,8 +607,9 @@ int wf_start_report(struct wf_start *start, int rc);
 
 /* steal.c  [owner]  Into the worker's own queue, behind the others; calls a sleeper. */
 void wf_steal_push(struct wf_worker *worker, struct weft_task *task);
-/* steal.c  [owner]  It has put a task into its slot for the first time since it rested. */
-void wf_steal_first_put(struct wf_worker *worker);
+/* steal.c  [owner]  Since it rested, it has something to be watched for the first time: a task in
+ * its slot, or an alarm. */
+void wf_steal_need_watcher(struct wf_worker *worker);
 /* steal.c  [owner]  Whether the loop has to look although there is nothing in these. */
 bool wf_steal_is_due(struct wf_worker *worker);
 /* steal.c  Polls between two looks at the global queue, if one takes so long. */
@@ -816,10 +833,6 @@ struct weft_runtime {
     /* [closer: write] [any: read] */
     alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) is_closing; /* no more spawns */
     WF_ATOMIC(uint32_t) is_leaving;                        /* enum wf_leave */
-
-    /* A futex: how often something was queued that does not come from a worker's own tasks. */
-    alignas(WF_CACHE_LINE) wf_atomic_u32 arrivals; /* [any: add] */
-    WF_ATOMIC(uint32_t) paused; /* [any: add]  workers that wait for it: steal.c */
 
     WF_ATOMIC(uint32_t) is_watched; /* [any: exchange]  somebody is the watcher: steal.c */
     struct wf_hours hours;

@@ -25,8 +25,6 @@
  * tasks that have run since its last look to let others run.  That bounds how unfair the slot can
  * be; no wake-up of a queue rests on it.
  */
-#include <limits.h>
-
 #include "sched/fast.h"
 #include "sched/fork.h"
 #include "sched/sched.h"
@@ -42,15 +40,11 @@ static void notify(weft_runtime *runtime, struct wf_worker *worker)
     }
 }
 
-/* [any]  The same for what was queued by nobody of the runtime, or not for everybody. */
-static void notify_of_outside(weft_runtime *runtime, struct wf_worker *worker)
+/* [any]  The same for what comes from outside, or is not for everybody. */
+static void notify_of_arrival(weft_runtime *runtime, struct wf_worker *worker)
 {
-    (void)wf_fetch_add_relaxed(&runtime->arrivals, 1); /* relaxed: the fence of notify orders it */
+    wf_idle_arrive(&runtime->idle);
     notify(runtime, worker);
-    if (wf_load_relaxed(&runtime->paused) != 0) { /* (O1) */
-        WF_REACHED("steal.pause_is_over");
-        (void)wf_futex_wake(&runtime->arrivals, 1);
-    }
 }
 
 /* [any]  Somebody has to look after those who work: see watch. */
@@ -65,7 +59,7 @@ static void call_watcher(weft_runtime *runtime)
     }
 }
 
-void wf_steal_first_put(struct wf_worker *worker)
+void wf_steal_need_watcher(struct wf_worker *worker)
 {
     worker->is_rested = false;
     call_watcher(worker->runtime);
@@ -117,21 +111,18 @@ static void place_special(weft_runtime *runtime, struct wf_worker *worker, struc
     if (wf_load_relaxed(&task->pins) > 0) { /* relaxed: whoever places it has it */
         struct wf_worker *home = &runtime->workers[task->home];
         (void)wf_mpsc_push(&home->inbox, &task->node);
-        (void)wf_fetch_add_relaxed(&runtime->arrivals, 1); /* relaxed: as in notify_of_outside */
+        wf_idle_arrive(&runtime->idle);
         if (wf_idle_claim_worker(&runtime->idle, home->index)) {
             WF_REACHED("steal.home_is_called");
             wf_parker_unpark(&home->parker);
             return;
-        }
-        if (wf_load_relaxed(&runtime->paused) != 0) { /* (O1) it may be one of them */
-            (void)wf_futex_wake(&runtime->arrivals, INT_MAX);
         }
         call_watcher(runtime); /* its task may have to be asked for a break */
         return;
     }
     bool is_high = wf_load_relaxed(&task->priority) == WEFT_PRIORITY_HIGH; /* relaxed: as above */
     push_global(is_high ? &runtime->high : &runtime->low, task);
-    notify_of_outside(runtime, worker);
+    notify_of_arrival(runtime, worker);
 }
 
 static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_task *task)
@@ -142,7 +133,7 @@ static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_t
     }
     if (worker == NULL || WF_MIGRATES()) {
         push_global(&runtime->global, task);
-        notify_of_outside(runtime, worker);
+        notify_of_arrival(runtime, worker);
         return;
     }
     if (!worker->is_fast) {
@@ -325,6 +316,14 @@ static struct weft_task *steal(struct wf_worker *worker)
 
 /* ---- guests --------------------------------------------------------------------------------- */
 
+/*
+ * A worker that comes out of a search is a guest: it runs what others have queued.  That is worth
+ * it if what it takes keeps it busy, or makes work of its own.  If it is nothing but tasks that end
+ * at once, the two of them lose more by what goes from cache to cache than the second can gain:
+ * then, after some visits, it takes a few at a time and looks away in between, so that who has the
+ * tasks runs them.
+ */
+
 /* [owner]  Grows with what tasks of this worker do for it: spawn, wake, go on. */
 static uint64_t own_work(struct wf_worker *worker)
 {
@@ -338,8 +337,6 @@ static void visit(struct wf_worker *worker, int64_t now)
     worker->visit_ns = now;
     worker->visit_turns = wf_counter_read(&worker->counters.polled);
     worker->visit_own = own_work(worker);
-    worker->visit_arrivals =
-        wf_load_relaxed(&worker->runtime->arrivals); /* relaxed: (O1) decides */
 }
 
 /* [owner]  Whether others are at work, and what there is to do comes from them. */
@@ -348,8 +345,7 @@ static bool is_needless(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     return wf_idle_asleep(&runtime->idle) + wf_idle_searching(&runtime->idle) + 1 <
                runtime->worker_count &&
-           wf_load_relaxed(&runtime->arrivals) ==
-               worker->visit_arrivals; /* relaxed: (O1) decides */
+           wf_idle_arrivals(&runtime->idle) == worker->arrivals;
 }
 
 /* [owner]  Looks away for a while, or until something comes from outside.  It counts as searching
@@ -360,12 +356,17 @@ static void hold_back(struct wf_worker *worker, int64_t until)
     worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);
     if (worker->is_searching) {
         wf_safe_enter(&runtime->world, &worker->safe);
-        (void)wf_fetch_add_relaxed(&runtime->paused, 1); /* relaxed: the fence orders it */
-        wf_fence_seq_cst();                              /* (O1) */
-        (void)wf_futex_wait(&runtime->arrivals, worker->visit_arrivals, until);
-        (void)wf_fetch_sub_relaxed(&runtime->paused, 1); /* relaxed: one wake too many is no harm */
+        wf_idle_pause(&runtime->idle, worker->arrivals, until);
         wf_safe_leave(&runtime->world, &worker->safe);
     }
+}
+
+static void be_shy(struct wf_worker *worker, uint32_t shyness)
+{
+    if ((shyness == WF_SHYNESS_MAX) != (worker->shyness == WF_SHYNESS_MAX)) {
+        wf_idle_heed(&worker->runtime->idle, shyness == WF_SHYNESS_MAX);
+    }
+    worker->shyness = shyness;
 }
 
 /* [owner]  A guest has run out of tasks: was it worth it? */
@@ -374,15 +375,14 @@ static void judge_visit(struct wf_worker *worker)
     const uint64_t turns = wf_counter_read(&worker->counters.polled) - worker->visit_turns;
     if (own_work(worker) != worker->visit_own) {
         worker->is_guest = false; /* what it took it goes on with */
-        worker->shyness = 0;
+        be_shy(worker, 0);
     } else if (turns > 0) {
         int64_t now = wf_clock_now();
         if (now - worker->visit_ns >= (int64_t)turns * WF_VISIT_WORTH_NS || !is_needless(worker)) {
-            worker->shyness = 0;
+            be_shy(worker, 0);
         } else if (worker->shyness < WF_SHYNESS_MAX) {
-            worker->shyness++;
+            be_shy(worker, worker->shyness + 1);
         } else {
-            WF_REACHED("steal.held_back");
             hold_back(worker, now + WF_VISIT_PAUSE_NS);
             now = wf_clock_now();
         }
@@ -459,6 +459,9 @@ static struct weft_task *take_anything(struct wf_worker *worker)
     if (task == NULL && worker->is_guest) {
         judge_visit(worker);
     }
+    if (task == NULL && worker->shyness == WF_SHYNESS_MAX) {
+        worker->arrivals = wf_idle_arrivals(&runtime->idle);
+    }
     if (task == NULL) {
         task = take_one(worker, &runtime->high);
     }
@@ -511,12 +514,13 @@ static void found(struct wf_worker *worker)
             }
         }
     }
-    /* It may have been the one who would have watched the others.  If they all sleep, it is time
-     * enough to call one of them when there is something to be watched. */
+    /* It may have been the one who would have watched the others, and the time.  If they all sleep
+     * and no alarm is set, it is time enough to call one of them when there is something to be
+     * watched. */
     if (worker->is_rested && !worker->is_alone &&
-        wf_idle_asleep(&runtime->idle) + 1 < runtime->worker_count) {
-        worker->is_rested = false;
-        call_watcher(runtime);
+        (wf_idle_asleep(&runtime->idle) + 1 < runtime->worker_count ||
+         wf_timers_next(runtime) != WF_FOREVER)) {
+        wf_steal_need_watcher(worker);
     }
 }
 

@@ -83,6 +83,9 @@ void wf_alarm_set(struct wf_alarm *alarm, struct weft_task *self, int64_t at_ns)
     wf_lock_release(&timers->lock);
     wf_fence_seq_cst(); /* (A1) */
     publish(worker->runtime, due_ns);
+    if (worker->is_rested) {
+        wf_steal_need_watcher(worker); /* all others may sleep, for ever */
+    }
 }
 
 void wf_alarm_clear(struct wf_alarm *alarm)

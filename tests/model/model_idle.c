@@ -115,7 +115,7 @@ static bool take_pinned(void)
 static void notify_of_more(void)
 {
     wf_fence_seq_cst();
-    if (has_work(NULL)) {
+    if (wf_load_relaxed(&queued) > 0) {
         notify();
     }
 }
@@ -268,7 +268,40 @@ static void push_second_pinned(void)
     push_to_0(1);
 }
 
+/* ---- pauses -------------------------------------------------------------------------------- */
+
+static void start_paused(void)
+{
+    start_one();
+    wf_store_relaxed(&idle.searching, 1);
+}
+
+/* Pauses between two looks, without a deadline. */
+static void guest_1(void)
+{
+    wf_idle_heed(&idle, true);
+    const uint32_t arrivals = wf_idle_arrivals(&idle);
+    if (wf_load_relaxed(&queued) == 0) {
+        wf_idle_pause(&idle, arrivals, WF_FOREVER);
+    }
+    work(1, true);
+}
+
+static void outside(void)
+{
+    wf_plain_store(&data, 1);
+    (void)wf_fetch_add_release(&queued, 1);
+    wf_idle_arrive(&idle);
+    notify();
+}
+
 static const struct model_test tests[] = {
+    {.name = "a pause ends when something comes",
+     .setup = start_paused,
+     .threads = {outside, guest_1},
+     .names = {"outside", "worker 1"},
+     .check = check_one,
+     .may_rest = 1},
     {.name = "what another searcher stole",
      .setup = start_searching,
      .threads = {thief_0, searcher_1},

@@ -15,7 +15,7 @@ static struct wf_worker worker;
 static struct weft_task tasks[TASKS];
 static int filled[TASKS]; /* plain: behind task i; 1 when it was spawned, 2 when it was taken */
 
-void wf_steal_first_put(struct wf_worker *of)
+void wf_steal_need_watcher(struct wf_worker *of)
 {
     (void)of;
     model_fail("a worker that has rested");

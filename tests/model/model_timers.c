@@ -45,6 +45,12 @@ void wf_task_wake_on(struct wf_worker *worker, struct weft_task *task)
     woken[task - tasks]++;
 }
 
+void wf_steal_need_watcher(struct wf_worker *of)
+{
+    (void)of;
+    model_fail("a worker that has rested");
+}
+
 static void hurry(weft_runtime *of)
 {
     const uint32_t watcher = wf_load_relaxed(&of->hours.watcher);
