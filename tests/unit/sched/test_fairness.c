@@ -395,6 +395,50 @@ static void no_priority_starves_another(void)
     run_under(EVERYWHERE, give_every_rank_its_turn);
 }
 
+/* Batches of tasks that are not worth being shared, until it is told to stop. */
+static intptr_t run_short_tasks(void *arg)
+{
+    enum { TASKS = 300 };
+    weft_task *tasks[TASKS];
+    wf_atomic_u32 *is_over = arg;
+    while (wf_load_acquire(is_over) == 0) { /* to raise_by_one */
+        for (intptr_t i = 0; i < TASKS; i++) {
+            tasks[i] = go(echo, (void *)i);
+        }
+        for (intptr_t i = 0; i < TASKS; i++) {
+            CHECK_EQ(weft_await(tasks[i]), i);
+        }
+    }
+    return 0;
+}
+
+/* A worker that looks away from what the others have, because it is not worth it, sees what comes
+ * from outside all the same; and what is worth it, later. */
+static void short_tasks_of_others_keep_nothing_waiting(void)
+{
+    for (unsigned workers = 2; workers <= 4; workers++) {
+        const weft_options options = {.workers = workers};
+        weft_runtime *runtime = NULL;
+        CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+        wf_atomic_u32 is_over = {0};
+        weft_task *short_ones = go_into(runtime, run_short_tasks, &is_over);
+        for (intptr_t i = 0; i < 200; i++) {
+            CHECK_EQ(weft_await(go_into(runtime, echo, (void *)i)), i);
+        }
+        struct meeting meeting = {.expected = workers - 1}; /* they need a worker each */
+        weft_task *tasks[WORKERS_MOST];
+        for (unsigned i = 0; i < meeting.expected; i++) {
+            tasks[i] = go_into(runtime, meet, &meeting);
+        }
+        for (unsigned i = 0; i < meeting.expected; i++) {
+            CHECK_EQ(weft_await(tasks[i]), 0);
+        }
+        raise_by_one(&is_over);
+        CHECK_EQ(weft_await(short_ones), 0);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
 static intptr_t meet_those_of_others(void *arg)
 {
     struct meeting meeting = {.expected = *(const unsigned *)arg};
@@ -433,6 +477,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(no_task_that_yields_is_lost),
     TAP_TEST(a_chain_of_the_newest_does_not_starve_the_old),
     TAP_TEST(no_priority_starves_another),
+    TAP_TEST(short_tasks_of_others_keep_nothing_waiting),
     TAP_TEST(who_falls_asleep_beside_work_watches_it),
 };
 TAP_MAIN(tests)

@@ -34,6 +34,57 @@ static void awaiting_nothing_or_oneself_ends_at_once(void)
     run_under(EVERYWHERE, await_oddly);
 }
 
+static intptr_t await_a_batch(void *arg)
+{
+    enum { TASKS = 100 };
+    weft_task *tasks[TASKS];
+    (void)arg;
+    for (intptr_t i = 0; i < TASKS; i++) {
+        tasks[i] = go(echo, (void *)i);
+    }
+    const uint64_t runs = info_of(weft_self()).runs;
+    for (intptr_t i = 0; i < TASKS; i++) {
+        CHECK_EQ(weft_await(tasks[i]), i);
+    }
+    CHECK(!HAS_ORDER || info_of(weft_self()).runs - runs <= TASKS / 10);
+    return 0;
+}
+
+/* Who awaits one after the other goes behind all of them, and not to and fro with each. */
+static void a_batch_runs_before_who_awaits_it_in_order(void)
+{
+    const weft_options options = {.workers = 1};
+    CHECK_EQ(weft_run(await_a_batch, NULL, &options), 0);
+}
+
+static intptr_t await_in_the_queue(void *arg)
+{
+    weft_task *other = go(echo, NULL);
+    weft_task *third = go(echo, NULL);
+    raise_by_one(arg);
+    const intptr_t result = weft_await(other); /* it lets them begin, and is cancelled meanwhile */
+    CHECK(result == 0 || result == -ECANCELED);
+    (void)weft_await(third);
+    return result;
+}
+
+static void who_lets_a_task_begin_may_be_cancelled(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        for (int round = 0; round < 50; round++) {
+            wf_atomic_u32 has_begun = {0};
+            weft_task *task = go_into(runtime, await_in_the_queue, &has_begun);
+            wait_for(&has_begun, 1);
+            CHECK_EQ(weft_cancel(task), 0);
+            const intptr_t result = weft_await(task);
+            CHECK(result == 0 || result == -ECANCELED);
+        }
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
 static intptr_t join_many_times(void *arg)
 {
     (void)arg;
@@ -549,6 +600,8 @@ static void tasks_of_two_runtimes_await_each_other(void)
 
 static const struct tap_test tests[] = {
     TAP_TEST(awaiting_nothing_or_oneself_ends_at_once),
+    TAP_TEST(a_batch_runs_before_who_awaits_it_in_order),
+    TAP_TEST(who_lets_a_task_begin_may_be_cancelled),
     TAP_TEST(a_task_can_be_joined_again_and_again),
     TAP_TEST(a_try_never_waits),
     TAP_TEST(a_failure_comes_to_who_awaits_it),
