@@ -23,7 +23,8 @@
  * that runs does not wait, the slot would be stuck: so, as long as somebody works, one of those who
  * sleep is the watcher.  It wakes every WF_TURN_MAX_NS, takes what it finds in slots, and asks
  * tasks that have run since its last look to let others run.  That bounds how unfair the slot can
- * be; no wake-up of a queue rests on it.
+ * be; no wake-up of a queue rests on it.  Who is woken while all others sleep calls one of them
+ * only when there is something to watch.
  */
 #include "sched/fast.h"
 #include "sched/fork.h"
