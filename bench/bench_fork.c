@@ -237,7 +237,7 @@ static __attribute__((noinline)) uint64_t place_serial(const struct queens *boar
     for (int column = 0; column < QUEENS; column++) {
         if (is_safe(board, row, column)) {
             struct queens next = *board;
-            next.columns[row] = (int8_t)column;
+            next.columns[row] = (uint8_t)column;
             count += place_serial(&next, row + 1);
         }
     }
@@ -257,7 +257,7 @@ static intptr_t place(void *arg)
     for (int column = 0; column < QUEENS; column++) {
         if (is_safe(&placement->board, row, column)) {
             next[count] = (struct placement){placement->board, row + 1};
-            next[count].board.columns[row] = (int8_t)column;
+            next[count].board.columns[row] = (uint8_t)column;
             weft_fork_go(&forks[count], place, &next[count]);
             count++;
         }

@@ -27,7 +27,7 @@ static inline uint64_t skynet_sum(uint64_t leaves)
 }
 
 struct queens {
-    int8_t columns[QUEENS]; /* of the rows that have one */
+    uint8_t columns[QUEENS]; /* of the rows that have one */
 };
 
 static inline bool is_safe(const struct queens *board, int row, int column)

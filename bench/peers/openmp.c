@@ -92,7 +92,7 @@ static uint64_t place(const struct queens *board, int row)
     for (int column = 0; column < QUEENS; column++) {
         if (is_safe(board, row, column)) {
             struct queens next = *board;
-            next.columns[row] = (int8_t)column;
+            next.columns[row] = (uint8_t)column;
 #pragma omp task shared(parts) firstprivate(next)
             parts[column] = place(&next, row + 1);
         }

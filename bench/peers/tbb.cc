@@ -123,7 +123,7 @@ uint64_t place(const Board &board, int row)
     for (int column = 0; column < QUEENS; column++) {
         if (is_safe(&board, row, column)) {
             Board next = board;
-            next.columns[row] = static_cast<int8_t>(column);
+            next.columns[row] = static_cast<uint8_t>(column);
             group.run([&parts, next, row, column] { parts[column] = place(next, row + 1); });
         }
     }

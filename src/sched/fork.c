@@ -96,7 +96,8 @@ static bool may_share(const struct wf_worker *worker, const struct weft_task *se
 /* [the task]  Links what was forked since the last time: each record once. */
 static void mark(struct weft_forks *forks)
 {
-    for (weft_fork *fork = forks->newest; fork != forks->marked; fork = fork->older) {
+    weft_fork *fork = forks->newest;
+    for (; fork != NULL && fork != forks->marked; fork = fork->older) {
         if (fork->older != NULL) {
             fork->older->newer = fork;
         } else {
