@@ -30,7 +30,7 @@ struct queens {
     uint8_t columns[QUEENS]; /* of the rows that have one */
 };
 
-static inline bool is_safe(const struct queens *board, int row, int column)
+LEAF bool is_safe(const struct queens *board, int row, int column)
 {
     for (int i = 0; i < row; i++) {
         const int distance = row - i;
