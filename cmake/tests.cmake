@@ -85,6 +85,8 @@ target_link_libraries(test_task PRIVATE m) # rounding modes
 
 weft_test(test_event tests/unit/sync/test_event.c)
 weft_test(test_mutex tests/unit/sync/test_mutex.c)
+weft_test(test_cond tests/unit/sync/test_cond.c)
+weft_test(test_rwlock tests/unit/sync/test_rwlock.c)
 weft_test(test_sem tests/unit/sync/test_sem.c)
 weft_test(test_broadcast tests/unit/sync/test_broadcast.c)
 weft_test(test_chan tests/unit/sync/test_chan.c)

@@ -67,6 +67,40 @@ WEFT_API int weft_mutex_unlock(weft_mutex *mutex);
 /* 1: somebody has it at this moment; 0: nobody.  -EINVAL: NULL. */
 WEFT_API int weft_mutex_is_locked(const weft_mutex *mutex);
 
+/* ---- rwlock ---------------------------------------------------------------------------------- */
+
+/*
+ * Many who read at the same time, or one who writes.  In order of arrival: a writer that waits
+ * keeps readers that come later waiting, and readers that wait together are let in together.
+ *
+ * So a task must not read-lock it twice: a writer that comes in between would wait for the first,
+ * and the second for the writer.  A task that ends while it writes unlocks it, as with a mutex; who
+ * reads is not known, and a task that ends while it reads leaves it locked.
+ */
+typedef struct weft_rwlock {
+    uint64_t private_data[6];
+} weft_rwlock;
+
+/*
+ * Locks it for reading, or for writing; waits until that is possible.
+ *
+ * 0            it is locked
+ * -EINVAL      NULL
+ * -EDEADLK     the caller writes already
+ * -ECANCELED   the task was asked to end
+ * -ETIMEDOUT   the task's deadline came first
+ */
+WEFT_API int weft_rwlock_read(weft_rwlock *rwlock);
+WEFT_API int weft_rwlock_write(weft_rwlock *rwlock);
+
+/* The same without waiting.  -EAGAIN: it is locked, or others wait. */
+WEFT_API int weft_rwlock_try_read(weft_rwlock *rwlock);
+WEFT_API int weft_rwlock_try_write(weft_rwlock *rwlock);
+
+/* Takes one lock back, whichever the caller has.  -EPERM: somebody else writes, or nobody has it;
+ * -EINVAL: NULL. */
+WEFT_API int weft_rwlock_unlock(weft_rwlock *rwlock);
+
 /* ---- semaphore ------------------------------------------------------------------------------- */
 
 /* A number of permits: seats, connections, slots.  Nobody owns a permit: who releases one need not
@@ -106,6 +140,34 @@ WEFT_API int weft_sem_release(weft_sem *sem, uint32_t count);
 
 /* How many nobody has taken, at this moment.  -EINVAL: NULL. */
 WEFT_API int64_t weft_sem_permits(const weft_sem *sem);
+
+/* ---- condition variable ---------------------------------------------------------------------- */
+
+/* Where those wait for whom something under a mutex is not as they need it. */
+typedef struct weft_cond {
+    uint64_t private_data[4];
+} weft_cond;
+
+/*
+ * Unlocks the mutex, waits for a signal, and locks the mutex again, whatever the result.  What was
+ * waited for may have changed again meanwhile, so:
+ *
+ *     weft_mutex_lock(&mutex);
+ *     while (rc == 0 && is_empty(queue)) {
+ *         rc = weft_cond_wait(&not_empty, &mutex);
+ *     }
+ *
+ * 0            there was a signal
+ * -EINVAL      NULL
+ * -EPERM       the caller does not have the mutex
+ * -ECANCELED   the task was asked to end
+ * -ETIMEDOUT   the task's deadline came first
+ */
+WEFT_API int weft_cond_wait(weft_cond *cond, weft_mutex *mutex);
+
+/* Lets the longest waiting one go on, or all.  With or without the mutex.  -EINVAL: NULL. */
+WEFT_API int weft_cond_signal(weft_cond *cond);
+WEFT_API int weft_cond_broadcast(weft_cond *cond);
 
 WEFT_END
 

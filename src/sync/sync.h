@@ -20,6 +20,7 @@
  *   edge  from                           to                            carries
  *   Q1    waitq.c grant: store           is_granted: load              what the granter did before
  *   M1    mutex.c unlock: CAS            lock: CAS                     what was done under the lock
+ *   W2    rwlock.c unlock: CAS, store    lock: CAS                     what was done under the lock
  *   E1    sem.c release: CAS, store      acquire: CAS                  what the releaser did before
  *   K1    spin.h release: store          acquire: exchange             what was done under the lock
  *   F1    notify.c keep: CAS, store      take, begin: CAS              what was done before it
@@ -215,5 +216,27 @@ struct wf_sem {
 int wf_sem_begin(struct wf_sem *sem, struct wf_wait_node *node, uint32_t count);
 /* [any, not locked] */
 void wf_sem_abandon(struct wf_wait_node *node);
+
+/* rwlock.c  See there. */
+struct wf_rwlock {
+    struct wf_held held;       /* [who writes, if it is a task] */
+    WF_ATOMIC(uintptr_t) word; /* [any: CAS]  readers or who writes, and whether anybody waits */
+    struct wf_waitq queue;     /* `count` of a node: whether it reads or writes */
+};
+/* [waiter]  `holder` is the waiter's. */
+int wf_rwlock_begin(struct wf_rwlock *rwlock, struct wf_wait_node *node, bool is_writer,
+                    uintptr_t holder);
+/* [waiter]  The node was granted: 0. */
+int wf_rwlock_granted(struct wf_wait_node *node, struct wf_rwlock *rwlock);
+/* [any, not locked] */
+void wf_rwlock_abandon(struct wf_wait_node *node);
+
+/* cond.c  See there. */
+struct wf_cond {
+    WF_ATOMIC(uint32_t) waiting; /* [locked: write] [any: read]  somebody may wait */
+    struct wf_waitq queue;
+};
+/* [waiter, who has the mutex]  It waits in any case. */
+void wf_cond_begin(struct wf_cond *cond, struct wf_wait_node *node);
 
 #endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   who waits for a condition hears of each change that was signalled under the mutex, and
+ * has the mutex again however the wait ended. Method: a buffer of one, between tasks and foreign
+ * threads; wrong calls; a cancel and a deadline.
+ */
+#include "sync_aids.h"
+
+struct buffer {
+    weft_mutex mutex;
+    weft_cond not_empty;
+    weft_cond not_full;
+    int item; /* plain: under the mutex; 0: none */
+    uint64_t sum;
+    uint32_t rounds;
+};
+
+static void put(struct buffer *buffer, int item)
+{
+    CHECK_EQ(weft_mutex_lock(&buffer->mutex), 0);
+    while (buffer->item != 0) {
+        CHECK_EQ(weft_cond_wait(&buffer->not_full, &buffer->mutex), 0);
+    }
+    buffer->item = item;
+    CHECK_EQ(weft_cond_signal(&buffer->not_empty), 0);
+    CHECK_EQ(weft_mutex_unlock(&buffer->mutex), 0);
+}
+
+static void take(struct buffer *buffer)
+{
+    CHECK_EQ(weft_mutex_lock(&buffer->mutex), 0);
+    while (buffer->item == 0) {
+        CHECK_EQ(weft_cond_wait(&buffer->not_empty, &buffer->mutex), 0);
+    }
+    buffer->sum += (uint64_t)buffer->item;
+    buffer->item = 0;
+    CHECK_EQ(weft_mutex_unlock(&buffer->mutex), 0);
+    CHECK_EQ(weft_cond_signal(&buffer->not_full), 0); /* with or without the mutex */
+}
+
+static intptr_t put_many(void *arg)
+{
+    struct buffer *buffer = arg;
+    for (uint32_t i = 1; i <= buffer->rounds; i++) {
+        put(buffer, (int)i);
+    }
+    return 0;
+}
+
+static intptr_t take_many(void *arg)
+{
+    struct buffer *buffer = arg;
+    for (uint32_t i = 0; i < buffer->rounds; i++) {
+        take(buffer);
+    }
+    return 0;
+}
+
+static void *put_outside(void *arg)
+{
+    (void)put_many(arg);
+    return NULL;
+}
+
+static void *take_outside(void *arg)
+{
+    (void)take_many(arg);
+    return NULL;
+}
+
+static void use_buffer(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    struct buffer buffer = {.rounds = 300};
+    weft_task *tasks[4];
+    for (int i = 0; i < 4; i++) {
+        tasks[i] = go_into(runtime, i % 2 == 0 ? put_many : take_many, &buffer);
+    }
+    pthread_t putting = start_thread(put_outside, &buffer);
+    pthread_t taking = start_thread(take_outside, &buffer);
+    CHECK_EQ(weft_await_all(tasks, 4, NULL), 0);
+    join_thread(putting);
+    join_thread(taking);
+    CHECK_EQ(buffer.sum, 3 * buffer.rounds * (buffer.rounds + 1) / 2);
+}
+
+static void every_change_that_was_signalled_is_heard(void)
+{
+    open_under(EVERYWHERE, use_buffer);
+}
+
+static int wait_locked(void *arg)
+{
+    struct buffer *buffer = wf_container_of(arg, struct buffer, not_empty);
+    CHECK_EQ(weft_mutex_lock(&buffer->mutex), 0);
+    int rc = weft_cond_wait(&buffer->not_empty, &buffer->mutex);
+    CHECK_EQ(weft_mutex_unlock(&buffer->mutex), 0); /* it is ours, whatever happened */
+    return rc;
+}
+
+static intptr_t end_waits(void *arg)
+{
+    (void)arg;
+    struct buffer buffer = {.item = 0};
+    struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
+    check_ends_of_wait(&wait);
+    CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
+    /* the lock after a cancelled wait is waited for behind a shield */
+    weft_task *task = go(call_it, &wait);
+    wait_until_inside(task, &wait);
+    CHECK_EQ(weft_mutex_lock(&buffer.mutex), 0);
+    CHECK_EQ(weft_cancel(task), 0);
+    while (info_of(task).wait != WEFT_WAIT_MUTEX) {
+        let_others_run();
+    }
+    CHECK_EQ(weft_mutex_unlock(&buffer.mutex), 0);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    return 0;
+}
+
+/* part of behaviour 32 */
+static void a_wait_ends_by_cancel_and_by_deadline_with_the_mutex(void)
+{
+    run_under(EVERYWHERE, end_waits);
+}
+
+static intptr_t broadcast(void *arg)
+{
+    (void)arg;
+    enum { COUNT = 20 };
+    struct buffer buffer = {.item = 0};
+    struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
+    weft_task *tasks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        tasks[i] = go(call_it, &wait);
+        wait_until_inside(tasks[i], &wait);
+    }
+    CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
+    CHECK_EQ(weft_await(tasks[0]), 0); /* who waits longest */
+    CHECK_EQ(state_of(tasks[1]), WEFT_BLOCKED);
+    CHECK_EQ(weft_cond_broadcast(&buffer.not_empty), 0);
+    CHECK_EQ(weft_await_all(tasks + 1, COUNT - 1, NULL), 0);
+    return 0;
+}
+
+static void a_signal_is_for_the_first_and_a_broadcast_for_all(void)
+{
+    run_under(EVERYWHERE, broadcast);
+}
+
+static void wrong_calls_are_refused(void)
+{
+    weft_cond cond = {{0}};
+    weft_mutex mutex = {{0}};
+    CHECK_EQ(weft_cond_wait(&cond, &mutex), -EPERM);
+    CHECK_EQ(weft_cond_wait(NULL, &mutex), -EINVAL);
+    CHECK_EQ(weft_cond_wait(&cond, NULL), -EINVAL);
+    CHECK_EQ(weft_cond_signal(NULL), -EINVAL);
+    CHECK_EQ(weft_cond_broadcast(NULL), -EINVAL);
+    CHECK_EQ(weft_cond_signal(&cond), 0); /* nobody waits, and nothing is kept */
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST_LIMIT(every_change_that_was_signalled_is_heard, 60),
+    TAP_TEST(a_wait_ends_by_cancel_and_by_deadline_with_the_mutex),
+    TAP_TEST(a_signal_is_for_the_first_and_a_broadcast_for_all),
+    TAP_TEST(wrong_calls_are_refused),
+};
+TAP_MAIN(tests)
