@@ -111,6 +111,8 @@ int wf_thread_start(pthread_t *out, void *(*fn)(void *), void *arg,
 int wf_thread_join(pthread_t thread);
 /* [any]  The kernel's id of the calling thread. */
 int wf_thread_id(void);
+/* [any]  Threads of the process at this moment.  0: it cannot be known. */
+unsigned wf_thread_count(void);
 /* [any]  A number that no other thread has as long as this one lives: an address, and a multiple of
  * 16.  Costs less than the id. */
 uintptr_t wf_thread_key(void);

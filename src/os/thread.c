@@ -14,6 +14,7 @@
 #include <stdalign.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -149,6 +150,15 @@ int wf_thread_join(pthread_t thread)
 int wf_thread_id(void)
 {
     return (int)syscall(SYS_gettid);
+}
+
+unsigned wf_thread_count(void)
+{
+    struct stat info;
+    if (WF_FAULT("stat") || stat("/proc/self/task", &info) != 0 || info.st_nlink < 3) {
+        return 0;
+    }
+    return (unsigned)info.st_nlink - 2; /* but for the folder itself and the one above */
 }
 
 __attribute__((noinline)) uintptr_t wf_thread_key(void)

@@ -5,10 +5,15 @@
  * The last worker that falls asleep comes here, if anything has run since the last time: failures
  * that nobody saw are reported, a deadlock is found, and who closes the runtime looks again.
  *
- * A deadlock: every task that is alive waits for the end of tasks of this runtime, and no deadline
- * is set.  Only a task could end one of these waits, and none runs.  That is known by counting, so
- * a runtime in which a million tasks wait for something else pays a few additions; only when the
- * numbers agree are tasks looked at one by one.
+ * A deadlock: every task that is alive waits for the end of tasks of this runtime, or for a lock
+ * that one of them has, and no deadline is set.  Only a task could end one of these waits, and none
+ * runs.  A wait for anything else that tasks and threads share, a semaphore or a channel, could
+ * also be ended by a foreign thread: so it counts too if there is none, that is no thread in the
+ * process but the workers and the one that waits in weft_run.
+ *
+ * That is known by counting, so a runtime in which a million tasks wait for something else pays a
+ * few additions, and perhaps a look at the number of threads; only when the numbers agree are tasks
+ * looked at one by one.
  *
  * Somebody outside may cancel one of them meanwhile, and a worker that sleeps would wake for it and
  * run it: then what it waits for, a scope in its frame, is gone under the eyes of who looks.  So
@@ -65,20 +70,51 @@ static bool is_anybody_inside(weft_runtime *runtime)
     return false;
 }
 
-/* By the counters, which costs little: whether it is worth to look at the tasks. */
-static bool may_all_wait_for_tasks(weft_runtime *runtime, uint64_t live)
+/* A thread that is none of this runtime's, and not the one that waits in weft_run. */
+static bool is_anybody_outside(weft_runtime *runtime)
 {
-    uint64_t ended = 0;
-    uint64_t begun = 0;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
-        ended += wf_counter_read(&runtime->workers[i].counters.waits_ended);
-        begun += wf_counter_read(&runtime->workers[i].counters.waits_for_task);
-    }
-    return live > 0 && begun - ended == live;
+    const unsigned ours = runtime->worker_count + (runtime->reactor != NULL ? 1 : 0) +
+                          wf_load_relaxed(&runtime->has_main); /* relaxed: set before a spawn */
+    const unsigned count = wf_thread_count();
+    return count == 0 || count > ours;
 }
 
-/* Tasks that are alive, and those of them that wait for tasks. */
+/* By the counters, which costs little: whether it is worth to look at the tasks. */
+static bool may_all_wait(weft_runtime *runtime, uint64_t live)
+{
+    uint64_t for_tasks = 0;
+    uint64_t in_sync = 0;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        const struct wf_counters *counters = &runtime->workers[i].counters;
+        for_tasks -= wf_counter_read(&counters->waits_ended);
+        for_tasks += wf_counter_read(&counters->waits_for_task);
+        in_sync -= wf_counter_read(&counters->sync_waits_ended);
+        in_sync += wf_counter_read(&counters->waits_in_sync);
+    }
+    if (live == 0 || for_tasks + in_sync != live) {
+        return false;
+    }
+    return in_sync == 0 || !is_anybody_outside(runtime);
+}
+
+static const struct weft_task *holder(const struct weft_task *task);
+
+/* [world stopped]  Nobody but a task of this runtime can end the wait of this one. */
+static bool is_closed_in(const struct weft_task *task, bool is_anybody_outside)
+{
+    const uint32_t wait = wf_load_relaxed(&task->wait); /* relaxed: idle */
+    if (wf_wait_is_for_task(wait)) {
+        return true;
+    }
+    if (wf_wait_is_for_lock(wait) && holder(task) != NULL) {
+        return true;
+    }
+    return wf_wait_is_in_sync(wait) && !is_anybody_outside;
+}
+
+/* Tasks that are alive, and those of them that wait for each other. */
 struct census {
+    bool is_anybody_outside;
     uint64_t alive;
     uint64_t waiting;
 };
@@ -90,16 +126,16 @@ static void count(struct weft_task *task, void *context)
     wf_state_read(&task->state, &view);
     if (view.lifecycle != WF_COMPLETE) {
         census->alive++;
-        bool is_waiting = view.lifecycle == WF_IDLE &&
-                          wf_wait_is_for_task(wf_load_relaxed(&task->wait)); /* relaxed: idle */
+        bool is_waiting =
+            view.lifecycle == WF_IDLE && is_closed_in(task, census->is_anybody_outside);
         census->waiting += is_waiting ? 1 : 0;
     }
 }
 
-/* [world stopped]  Every task waits for tasks; as many are alive as when we counted before. */
+/* [world stopped]  Every task waits for others; as many are alive as when we counted before. */
 static bool is_deadlock(weft_runtime *runtime, size_t live)
 {
-    struct census census = {0};
+    struct census census = {.is_anybody_outside = is_anybody_outside(runtime)};
     if (is_anybody_inside(runtime) || wf_timers_are_set(runtime)) {
         return false; /* it will come here after */
     }
@@ -121,6 +157,17 @@ static void gather(struct weft_task *task, void *context)
     }
 }
 
+/* The task of the same runtime that has the lock which this one waits for; NULL: none has it. */
+static const struct weft_task *holder(const struct weft_task *task)
+{
+    const struct wf_parting *parting = task->partings;
+    while (parting != NULL && parting->awaited == NULL) {
+        parting = parting->next;
+    }
+    const struct weft_task *found = parting != NULL ? parting->awaited(parting) : NULL;
+    return found != NULL && found->pool == task->pool ? found : NULL;
+}
+
 /* The task that this one waits for, or one of them; NULL: none that we know of. */
 static const struct weft_task *awaited(const struct weft_task *task)
 {
@@ -130,6 +177,9 @@ static const struct weft_task *awaited(const struct weft_task *task)
         return (const struct weft_task *)object;
     case WEFT_WAIT_SCOPE:
         return wf_scope_first((struct wf_scope *)object);
+    case WEFT_WAIT_MUTEX:
+    case WEFT_WAIT_RWLOCK:
+        return holder(task);
     default:
         return NULL;
     }
@@ -167,17 +217,37 @@ static size_t find_cycle(const struct gathering *all, const struct weft_task **c
     return length;
 }
 
+/* A line; its length, were it not cut. */
+static size_t describe_one(char *text, size_t size, const struct weft_task *task)
+{
+    weft_info info;
+    int length;
+    wf_task_describe(task->pool->runtime, task, false, &info);
+    const unsigned long long id = (unsigned long long)info.id;
+    const struct weft_task *has_it = wf_wait_is_for_lock(info.wait) ? holder(task) : NULL;
+    if (has_it != NULL) {
+        char name[WEFT_NAME_SIZE];
+        wf_task_name(has_it, name);
+        length =
+            snprintf(text, size, "task %llu \"%s\" waits for %s %p, which task %llu \"%s\" has\n",
+                     id, info.name, weft_wait_name(info.wait), info.wait_object,
+                     (unsigned long long)wf_task_id(has_it), name);
+    } else if (wf_wait_is_in_sync(info.wait)) {
+        length = snprintf(text, size, "task %llu \"%s\" waits for %s %p\n", id, info.name,
+                          weft_wait_name(info.wait), info.wait_object);
+    } else {
+        length = snprintf(text, size, "task %llu \"%s\" waits for %s %llu\n", id, info.name,
+                          weft_wait_name(info.wait), (unsigned long long)info.wait_task_id);
+    }
+    return length > 0 ? (size_t)length : 0;
+}
+
 /* One line a task, as many as fit. */
 static void describe(char *text, size_t size, const struct weft_task *const *tasks, size_t count)
 {
     size_t used = 0;
     for (size_t i = 0; i < count && used + 1 < size; i++) {
-        weft_info info;
-        wf_task_describe(tasks[i]->pool->runtime, tasks[i], false, &info);
-        int length = snprintf(text + used, size - used, "task %llu \"%s\" waits for %s %llu\n",
-                              (unsigned long long)info.id, info.name, weft_wait_name(info.wait),
-                              (unsigned long long)info.wait_task_id);
-        used += length > 0 ? (size_t)length : 0;
+        used += describe_one(text + used, size - used, tasks[i]);
     }
 }
 
@@ -268,7 +338,7 @@ void wf_runtime_quiet(weft_runtime *runtime)
         return;
     }
     uint64_t live = wf_runtime_live(runtime);
-    if (may_all_wait_for_tasks(runtime, live)) {
+    if (may_all_wait(runtime, live)) {
         look_for_deadlock(runtime, (size_t)live);
     }
 }

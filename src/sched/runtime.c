@@ -429,6 +429,7 @@ intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
         complain(rc, options);
         return rc;
     }
+    wf_store_relaxed(&runtime->has_main, 1); /* relaxed: before anything is spawned */
     const weft_task_options main_options = {.name = "main"};
     struct weft_task *task;
     rc = weft_runtime_spawn(runtime, &task, fn, arg, &main_options);

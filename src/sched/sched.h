@@ -410,9 +410,11 @@ struct wf_counters {
     WF_ATOMIC(uint64_t) woken;
     WF_ATOMIC(uint64_t) lifo_hits;
     WF_ATOMIC(uint64_t) global_fetches;
-    WF_ATOMIC(uint64_t) forks_taken;    /* forks of others that it made tasks of */
-    WF_ATOMIC(uint64_t) waits_for_task; /* begun waits that only another task can end */
-    WF_ATOMIC(uint64_t) waits_ended;    /* of them, those that ended */
+    WF_ATOMIC(uint64_t) forks_taken;      /* forks of others that it made tasks of */
+    WF_ATOMIC(uint64_t) waits_for_task;   /* begun waits for tasks, or locks that tasks may have */
+    WF_ATOMIC(uint64_t) waits_ended;      /* of them, those that ended */
+    WF_ATOMIC(uint64_t) waits_in_sync;    /* begun waits in other objects of users */
+    WF_ATOMIC(uint64_t) sync_waits_ended; /* of them, those that ended */
 };
 
 struct wf_worker {
@@ -567,6 +569,11 @@ void wf_wait_end(struct weft_task *self);
 /* [any]  Whether nothing but a task of the same runtime can end such a wait: if all are in one, it
  * is a deadlock. */
 bool wf_wait_is_for_task(uint32_t wait);
+/* [any]  Whether what is waited for is a lock that a task, or a foreign thread, has. */
+bool wf_wait_is_for_lock(uint32_t wait);
+/* [any]  Whether it is in an object of the layer above: any task or thread of the process may end
+ * it. */
+bool wf_wait_is_in_sync(uint32_t wait);
 
 /* [the task]  0, -ECANCELED or -ETIMEDOUT: whether it may go on waiting. */
 int wf_task_interrupted(struct weft_task *self);
@@ -767,6 +774,7 @@ struct weft_runtime {
     WF_ATOMIC(uint64_t) quiet_at;      /* [loop: write]  activity as of the last report */
     WF_ATOMIC(uint32_t) is_deadlocked; /* [loop: write] [any: read] */
     struct wf_waiter main_waiter;      /* where weft_run waits */
+    WF_ATOMIC(uint32_t) has_main;      /* [weft_run: write] [any: read]  it does */
 };
 
 static inline void wf_trace_event(weft_runtime *runtime, struct wf_worker *worker,

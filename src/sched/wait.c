@@ -18,6 +18,16 @@ bool wf_wait_is_for_task(uint32_t wait)
     return wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_TASKS || wait == WEFT_WAIT_SCOPE;
 }
 
+bool wf_wait_is_for_lock(uint32_t wait)
+{
+    return wait == WEFT_WAIT_MUTEX || wait == WEFT_WAIT_RWLOCK;
+}
+
+bool wf_wait_is_in_sync(uint32_t wait)
+{
+    return wait >= WEFT_WAIT_MUTEX && wait <= WEFT_WAIT_SELECT;
+}
+
 int64_t wf_wait_end_of(struct weft_task *self, int64_t until_ns)
 {
     int64_t deadline = wf_load_relaxed(&self->deadline); /* relaxed: our own */
@@ -42,8 +52,10 @@ void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void
     bool is_task = wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_OUTER_TASK;
     wf_store_relaxed(&self->wait_task_id, is_task ? wf_task_id(object) : 0);
     wf_store_relaxed(&self->wait, (uint8_t)wait);
-    if (wf_wait_is_for_task(wait)) {
+    if (wf_wait_is_for_task(wait) || wf_wait_is_for_lock(wait)) {
         wf_counter_add(&worker->counters.waits_for_task, 1);
+    } else if (wf_wait_is_in_sync(wait)) {
+        wf_counter_add(&worker->counters.waits_in_sync, 1);
     }
     until_ns = wf_wait_end_of(self, until_ns);
     if (until_ns != WEFT_NEVER) {
@@ -59,8 +71,11 @@ void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *obje
 void wf_wait_end(struct weft_task *self)
 {
     wf_alarm_clear(&self->alarm);
-    if (wf_wait_is_for_task(wf_load_relaxed(&self->wait))) {
+    const uint8_t wait = wf_load_relaxed(&self->wait); /* relaxed: our own */
+    if (wf_wait_is_for_task(wait) || wf_wait_is_for_lock(wait)) {
         wf_counter_add(&wf_worker_self()->counters.waits_ended, 1);
+    } else if (wf_wait_is_in_sync(wait)) {
+        wf_counter_add(&wf_worker_self()->counters.sync_waits_ended, 1);
     }
     wf_store_relaxed(&self->wait, WEFT_WAIT_NOTHING); /* relaxed: as above */
 }

@@ -87,6 +87,23 @@ bool wf_wait_is_for_task(uint32_t wait)
     return wait != 0;
 }
 
+bool wf_wait_is_for_lock(uint32_t wait)
+{
+    (void)wait;
+    return false;
+}
+
+bool wf_wait_is_in_sync(uint32_t wait)
+{
+    (void)wait;
+    return false;
+}
+
+unsigned wf_thread_count(void)
+{
+    return 0;
+}
+
 const struct weft_task *wf_scope_first(struct wf_scope *scope)
 {
     (void)scope;
