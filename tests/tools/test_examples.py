@@ -16,7 +16,7 @@ import tap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("WEFT_TEST_BUILD", os.path.join(ROOT, "build", "dev"))
-LINES_MAX = 60
+LINES_MAX = 80
 README_LINES_MAX = 12
 
 
@@ -82,6 +82,12 @@ class Examples(unittest.TestCase):
 
     def test_the_example_nqueens(self):
         self.check("nqueens")
+
+    def test_the_example_philosophers(self):
+        self.check("philosophers")
+
+    def test_the_example_pool(self):
+        self.check("pool")
 
     def test_the_example_ring(self):
         self.check("ring")

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Philosophers who each take their left fork and then wait for the right one, for ever: the runtime
+ * finds out, and says who waits for whom.  Prints:
+ *
+ *     4 tasks wait for each other
+ *     Hume waits for Kant
+ *     Kant waits for Mill
+ *     Mill waits for Hume
+ *     weft_run: -EDEADLK
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <weft/weft.h>
+
+enum { SEATS = 3 };
+static const char *const names[SEATS] = {"Hume", "Kant", "Mill"};
+static weft_mutex forks[SEATS];
+static weft_barrier seated = WEFT_BARRIER_INIT(SEATS);
+
+static intptr_t dine(void *arg)
+{
+    const size_t seat = (size_t)arg;
+    weft_mutex *left = &forks[seat];
+    weft_mutex *right = &forks[(seat + 1) % SEATS]; /* cure: the lower number first */
+    weft_mutex_lock(left);
+    weft_barrier_wait(&seated); /* all have taken one */
+    if (weft_mutex_lock(right) == 0) {
+        weft_mutex_unlock(right);
+    }
+    return weft_mutex_unlock(left);
+}
+
+static intptr_t serve(void *arg)
+{
+    weft_task *guests[SEATS];
+    for (size_t i = 0; i < SEATS; i++) {
+        weft_spawn(&guests[i], dine, (void *)i, &(weft_task_options){.name = names[i]});
+    }
+    (void)arg;
+    return weft_await_all(guests, SEATS, NULL);
+}
+
+static void explain(void *context, const weft_deadlock *deadlock)
+{
+    weft_info who[SEATS] = {{0}};
+    size_t first = 0;
+    (void)context;
+    printf("%zu tasks wait for each other\n", deadlock->count);
+    for (size_t i = 0; i < deadlock->cycle_count; i++) {
+        weft_task_info(deadlock->cycle[i], &who[i]);
+        first = strcmp(who[i].name, names[0]) == 0 ? i : first;
+    }
+    for (size_t i = first; i < first + SEATS; i++) {
+        printf("%s waits for %s\n", who[i % SEATS].name, who[(i + 1) % SEATS].name);
+    }
+}
+
+int main(void)
+{
+    intptr_t rc = weft_run(serve, NULL, &(weft_options){.on_deadlock = explain});
+    printf("weft_run: %s\n", rc == -EDEADLK ? "-EDEADLK" : "all have eaten");
+    return rc == -EDEADLK ? 0 : 1;
+}

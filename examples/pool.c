@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A pool of workers: a few tasks take numbers from a shared counter, add their squares to a sum
+ * under a mutex, and a wait group tells when all of them have finished.  Prints:
+ *
+ *     4 workers, 1000 numbers, sum of squares 333833500
+ */
+#include <stdio.h>
+#include <weft/weft.h>
+
+enum { WORKERS = 4, NUMBERS = 1000 };
+
+struct pool {
+    weft_group running;
+    weft_mutex mutex;
+    int next;      /* under the mutex */
+    long long sum; /* under the mutex */
+};
+
+static intptr_t work(void *arg)
+{
+    struct pool *pool = arg;
+    int number = 0;
+    do {
+        weft_mutex_lock(&pool->mutex);
+        pool->sum += (long long)number * number;
+        number = pool->next < NUMBERS ? ++pool->next : 0;
+        weft_mutex_unlock(&pool->mutex);
+    } while (number != 0);
+    return weft_group_done(&pool->running);
+}
+
+static intptr_t run_pool(void *arg)
+{
+    struct pool pool = {.next = 0}; /* all zeros is ready */
+    (void)arg;
+    weft_group_add(&pool.running, WORKERS);
+    for (int i = 0; i < WORKERS; i++) {
+        weft_spawn(NULL, work, &pool, NULL); /* detached */
+    }
+    weft_group_wait(&pool.running); /* the pool may go when it returns */
+    printf("%d workers, %d numbers, sum of squares %lld\n", WORKERS, pool.next, pool.sum);
+    return 0;
+}
+
+int main(void)
+{
+    return (int)weft_run(run_pool, NULL, NULL);
+}
