@@ -105,10 +105,185 @@ static uint64_t mutex_64(uint64_t ops, unsigned workers)
     return mutex_of(ops, workers, 64);
 }
 
+/* ---- rwlock --------------------------------------------------------------------------------- */
+
+static weft_rwlock rwlock;
+
+static void read_often(uint64_t rounds, unsigned number)
+{
+    uint64_t sum = 0;
+    (void)number;
+    for (; rounds > 0; rounds--) {
+        WEFT_CHECK(weft_rwlock_read(&rwlock) == 0);
+        sum += counter;
+        WEFT_CHECK(weft_rwlock_unlock(&rwlock) == 0);
+    }
+    WEFT_CHECK(sum < UINT64_MAX);
+}
+
+static void write_often(uint64_t rounds, unsigned number)
+{
+    (void)number;
+    for (; rounds > 0; rounds--) {
+        WEFT_CHECK(weft_rwlock_write(&rwlock) == 0);
+        counter++;
+        WEFT_CHECK(weft_rwlock_unlock(&rwlock) == 0);
+    }
+}
+
+/* One writer, the others read. */
+static void read_or_write(uint64_t rounds, unsigned number)
+{
+    if (number == 0) {
+        write_often(rounds, number);
+    } else {
+        read_often(rounds, number);
+    }
+}
+
+static uint64_t rwlock_read_1(uint64_t ops, unsigned workers)
+{
+    return together(ops, workers, 1, read_often);
+}
+
+static uint64_t rwlock_write_1(uint64_t ops, unsigned workers)
+{
+    return together(ops, workers, 1, write_often);
+}
+
+static uint64_t rwlock_8(uint64_t ops, unsigned workers)
+{
+    return together(ops, workers, 8, read_or_write);
+}
+
+/* ---- semaphore ------------------------------------------------------------------------------ */
+
+static weft_sem sem = WEFT_SEM_INIT(2);
+
+static void acquire_often(uint64_t rounds, unsigned number)
+{
+    (void)number;
+    for (; rounds > 0; rounds--) {
+        WEFT_CHECK(weft_sem_acquire(&sem, 1) == 0);
+        WEFT_CHECK(weft_sem_release(&sem, 1) == 0);
+    }
+}
+
+static uint64_t sem_1(uint64_t ops, unsigned workers)
+{
+    return together(ops, workers, 1, acquire_often);
+}
+
+/* Eight for two permits. */
+static uint64_t sem_8(uint64_t ops, unsigned workers)
+{
+    return together(ops, workers, 8, acquire_often);
+}
+
+/* ---- notify, barrier, once, group ------------------------------------------------------------ */
+
+static weft_notify notify;
+
+static void notify_often(uint64_t rounds, unsigned number)
+{
+    (void)number;
+    for (; rounds > 0; rounds--) {
+        WEFT_CHECK(weft_notify_one(&notify) == 0);
+        WEFT_CHECK(weft_notify_wait(&notify) == 0);
+    }
+}
+
+static uint64_t notify_1(uint64_t ops, unsigned workers)
+{
+    return together(ops, workers, 1, notify_often);
+}
+
+static weft_barrier barrier;
+
+static void meet_often(uint64_t rounds, unsigned number)
+{
+    (void)number;
+    for (; rounds > 0; rounds--) {
+        WEFT_CHECK(weft_barrier_wait(&barrier) >= 0);
+    }
+}
+
+static uint64_t barrier_1(uint64_t ops, unsigned workers)
+{
+    WEFT_CHECK(weft_barrier_init(&barrier, 1) == 0);
+    return together(ops, workers, 1, meet_often);
+}
+
+/* An operation is an arrival. */
+static uint64_t barrier_4(uint64_t ops, unsigned workers)
+{
+    WEFT_CHECK(weft_barrier_init(&barrier, 4) == 0);
+    return together(ops, workers, 4, meet_often);
+}
+
+static void get_often(uint64_t rounds, unsigned number)
+{
+    static weft_cell cell;
+    (void)number;
+    (void)weft_cell_set(&cell, &cell); /* it may be set by a run before */
+    for (; rounds > 0; rounds--) {
+        WEFT_CHECK(weft_cell_get(&cell) == &cell);
+    }
+}
+
+static uint64_t once_get(uint64_t ops, unsigned workers)
+{
+    return together(ops, workers, 1, get_often);
+}
+
+static void set_often(uint64_t rounds, unsigned number)
+{
+    static const weft_cell empty;
+    (void)number;
+    for (; rounds > 0; rounds--) {
+        weft_cell cell = empty;
+        WEFT_CHECK(weft_cell_set(&cell, &counter) == 0);
+        WEFT_CHECK(weft_cell_get(&cell) == &counter);
+    }
+}
+
+static uint64_t once_set(uint64_t ops, unsigned workers)
+{
+    return together(ops, workers, 1, set_often);
+}
+
 static const struct bench_row rows[] = {
     {"mutex-1", "weft", "lock", 2000000, 1, mutex_1},
     {"mutex-4", "weft", "lock", 2000000, 1, mutex_4},
     {"mutex-64", "weft", "lock", 2000000, 1, mutex_64},
+    {"rwlock-read-1", "weft", "lock", 2000000, 1, rwlock_read_1},
+    {"rwlock-write-1", "weft", "lock", 2000000, 1, rwlock_write_1},
+    {"rwlock-8", "weft", "lock", 1000000, 1, rwlock_8},
+    {"sem-1", "weft", "permit", 2000000, 1, sem_1},
+    {"sem-8", "weft", "permit", 1000000, 1, sem_8},
+    {"notify-1", "weft", "notice", 2000000, 1, notify_1},
+    {"barrier-1", "weft", "arrival", 1000000, 1, barrier_1},
+    {"barrier-4", "weft", "arrival", 400000, 1, barrier_4},
+    {"once-get", "weft", "look", 20000000, 1, once_get},
+    {"once-set", "weft", "cell", 1000000, 1, once_set},
+};
+
+/* What targets say in nanoseconds is here their ratio to a peer that was measured with them. */
+static const struct bench_goal goals[] = {
+    {"mutex-1", "weft", "go", 1.0, false, 1},
+    {"mutex-4", "weft", "go", 1.0, false, 1},
+    {"mutex-4", "weft", "tokio", 0.5, false, 2},
+    {"mutex-64", "weft", "go", 1.0, false, 1},
+    {"mutex-64", "weft", "tokio", 0.5, false, 2},
+    {"rwlock-read-1", "weft", "tokio", 0.5, false, 1},
+    {"rwlock-write-1", "weft", "tokio", 0.5, false, 1},
+    {"rwlock-8", "weft", "tokio", 1.0, false, 2},
+    {"sem-1", "weft", "tokio", 0.5, false, 1},
+    {"sem-8", "weft", "tokio", 1.0, false, 2},
+    {"notify-1", "weft", "tokio", 0.5, false, 1},
+    {"barrier-4", "weft", "tokio", 0.5, false, 1},
+    {"once-get", "weft", "tokio", 1.0, false, 1},
+    {"once-set", "weft", "tokio", 0.5, false, 1},
 };
 
 int main(int argc, char **argv)
@@ -118,6 +293,8 @@ int main(int argc, char **argv)
         .base = "weft",
         .rows = rows,
         .row_count = sizeof(rows) / sizeof(rows[0]),
+        .goals = goals,
+        .goal_count = sizeof(goals) / sizeof(goals[0]),
     };
     return bench_main(argc, argv, &suite);
 }

@@ -99,6 +99,12 @@ bool wf_wait_is_in_sync(uint32_t wait)
     return false;
 }
 
+void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE])
+{
+    (void)task;
+    name[0] = '\0';
+}
+
 unsigned wf_thread_count(void)
 {
     return 0;

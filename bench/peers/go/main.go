@@ -24,6 +24,9 @@ var rows = []row{
 	{"mutex-1", "lock", 2000000, func(ops int) int64 { return mutex(ops, 1) }},
 	{"mutex-4", "lock", 2000000, func(ops int) int64 { return mutex(ops, 4) }},
 	{"mutex-64", "lock", 2000000, func(ops int) int64 { return mutex(ops, 64) }},
+	{"rwlock-read-1", "lock", 2000000, func(ops int) int64 { return rwlock(ops, 1, 0) }},
+	{"rwlock-write-1", "lock", 2000000, func(ops int) int64 { return rwlock(ops, 1, 1) }},
+	{"rwlock-8", "lock", 1000000, func(ops int) int64 { return rwlock(ops, 8, 1) }},
 	{"skynet-1m", "run", 1, skynet},
 	{"wake-parked", "wake", 500, wakeParked},
 	{"blocked-1m-create", "task", 1000000, func(ops int) int64 { create, _ := blocked(ops); return create }},
@@ -194,6 +197,29 @@ func sieve(ops int) int64 {
 		}
 		check(found == 2000 && last == lastPrime, "2000 primes")
 	}
+	return 0
+}
+
+// The first of the tasks write, the others read.
+func rwlock(ops, tasks, writers int) int64 {
+	var lock sync.RWMutex
+	counter := 0
+	together(tasks, func(number int) {
+		sum := 0
+		for i := 0; i < ops/tasks; i++ {
+			if number < writers {
+				lock.Lock()
+				counter++
+				lock.Unlock()
+			} else {
+				lock.RLock()
+				sum += counter
+				lock.RUnlock()
+			}
+		}
+		check(sum >= 0, "what is read was written")
+	})
+	check(counter == ops/tasks*writers, "no increment is lost")
 	return 0
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, Mutex, Semaphore};
+use tokio::sync::{mpsc, Barrier, Mutex, Notify, OnceCell, RwLock, Semaphore};
 use tokio::task::{spawn, yield_now, JoinHandle};
 use weft_peers::{answer, Row, Run};
 
@@ -225,6 +225,92 @@ fn mutex<const TASKS: u64>(ops: u64, workers: usize) -> u64 {
     })
 }
 
+/// One of the tasks writes, or all do, or none.
+fn rwlock<const TASKS: u64, const WRITERS: u64>(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let counter = Arc::new(RwLock::new(0u64));
+        let locker = |number| {
+            let counter = counter.clone();
+            spawn(async move {
+                let mut sum = 0u64;
+                for _ in 0..ops / TASKS {
+                    if number < WRITERS {
+                        *counter.write().await += 1;
+                    } else {
+                        sum += *counter.read().await;
+                    }
+                }
+                sum
+            })
+        };
+        join_all((0..TASKS).map(locker).collect()).await;
+        assert_eq!(*counter.read().await, ops / TASKS * WRITERS);
+    })
+}
+
+fn semaphore<const TASKS: u64>(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let permits = Arc::new(Semaphore::new(2));
+        let taker = |_| {
+            let permits = permits.clone();
+            spawn(async move {
+                for _ in 0..ops / TASKS {
+                    drop(permits.acquire().await.unwrap());
+                }
+                0
+            })
+        };
+        join_all((0..TASKS).map(taker).collect()).await;
+        assert_eq!(permits.available_permits(), 2);
+    })
+}
+
+fn notify(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let notify = Notify::new();
+        for _ in 0..ops {
+            notify.notify_one();
+            notify.notified().await;
+        }
+    })
+}
+
+fn barrier<const TASKS: u64>(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let barrier = Arc::new(Barrier::new(TASKS as usize));
+        let party = |_| {
+            let barrier = barrier.clone();
+            spawn(async move {
+                for _ in 0..ops / TASKS {
+                    barrier.wait().await;
+                }
+                0
+            })
+        };
+        join_all((0..TASKS).map(party).collect()).await;
+    })
+}
+
+fn once_get(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let cell = OnceCell::new();
+        cell.set(1u64).unwrap();
+        for _ in 0..ops {
+            assert!(std::hint::black_box(&cell).get().is_some());
+        }
+    })
+}
+
+fn once_set(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        for i in 0..ops {
+            let cell = OnceCell::new();
+            std::hint::black_box(&cell).set(i).unwrap();
+            assert_eq!(std::hint::black_box(&cell).get(), Some(&i));
+        }
+    })
+}
+
 fn skynet_node(number: u64, size: u64) -> JoinHandle<u64> {
     spawn(async move {
         if size == 1 {
@@ -342,6 +428,16 @@ fn main() {
         row("mutex-1", "lock", 1_000_000, mutex::<1>),
         row("mutex-4", "lock", 500_000, mutex::<4>),
         row("mutex-64", "lock", 500_000, mutex::<64>),
+        row("rwlock-read-1", "lock", 1_000_000, rwlock::<1, 0>),
+        row("rwlock-write-1", "lock", 1_000_000, rwlock::<1, 1>),
+        row("rwlock-8", "lock", 500_000, rwlock::<8, 1>),
+        row("sem-1", "permit", 1_000_000, semaphore::<1>),
+        row("sem-8", "permit", 500_000, semaphore::<8>),
+        row("notify-1", "notice", 1_000_000, notify),
+        row("barrier-1", "arrival", 400_000, barrier::<1>),
+        row("barrier-4", "arrival", 400_000, barrier::<4>),
+        row("once-get", "look", 20_000_000, once_get),
+        row("once-set", "cell", 1_000_000, once_set),
         row("skynet-1m", "run", 1, skynet),
         row("wake-parked", "wake", 500, wake_parked),
         row("blocked-1m-create", "task", 1_000_000, blocked_create),
