@@ -157,7 +157,8 @@ static void gather(struct weft_task *task, void *context)
     }
 }
 
-/* The task of the same runtime that has the lock which this one waits for; NULL: none has it. */
+/* The task of the same runtime that has the lock which this one waits for; NULL: none has it, or it
+ * is the task itself: a foreign thread has just handed it over, and is about to wake it. */
 static const struct weft_task *holder(const struct weft_task *task)
 {
     const struct wf_parting *parting = task->partings;
@@ -165,7 +166,7 @@ static const struct weft_task *holder(const struct weft_task *task)
         parting = parting->next;
     }
     const struct weft_task *found = parting != NULL ? parting->awaited(parting) : NULL;
-    return found != NULL && found->pool == task->pool ? found : NULL;
+    return found != NULL && found != task && found->pool == task->pool ? found : NULL;
 }
 
 /* The task that this one waits for, or one of them; NULL: none that we know of. */
