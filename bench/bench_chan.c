@@ -273,12 +273,114 @@ static uint64_t sieve_2000(uint64_t ops, unsigned workers)
     return 0;
 }
 
+/* ---- other shapes -----------------------------------------------------------------------------
+ */
+
+static intptr_t oneshot_task(void *arg)
+{
+    uint64_t item = 0;
+    for (uint64_t left = *(uint64_t *)arg; left > 0; left--) {
+        weft_oneshot oneshot = {{0}};
+        void *value;
+        WEFT_CHECK(weft_oneshot_send(&oneshot, &item) == 0);
+        WEFT_CHECK(weft_oneshot_recv(&oneshot, &value) == 0);
+        item += value == &item ? 1 : 0;
+    }
+    WEFT_CHECK(item == *(uint64_t *)arg);
+    return 0;
+}
+
+static uint64_t oneshot(uint64_t ops, unsigned workers)
+{
+    return run_task(oneshot_task, &ops, workers);
+}
+
+static intptr_t broadcast_task(void *arg)
+{
+    enum { SUBSCRIBERS = 4 };
+    weft_subscription subscriptions[SUBSCRIBERS];
+    weft_broadcast *broadcast;
+    uint64_t sum = 0;
+    WEFT_CHECK(weft_broadcast_open(&broadcast, sizeof(uint64_t), 16) == 0);
+    for (int i = 0; i < SUBSCRIBERS; i++) {
+        WEFT_CHECK(weft_subscribe(&subscriptions[i], broadcast) == 0);
+    }
+    for (uint64_t left = *(uint64_t *)arg; left > 0; left--) {
+        const uint64_t one = 1;
+        WEFT_CHECK(weft_broadcast_send(broadcast, &one) == 0);
+        for (int i = 0; i < SUBSCRIBERS; i++) {
+            uint64_t item;
+            WEFT_CHECK(weft_broadcast_recv(&subscriptions[i], &item) == 0);
+            sum += item;
+        }
+    }
+    WEFT_CHECK(sum == SUBSCRIBERS * *(uint64_t *)arg);
+    for (int i = 0; i < SUBSCRIBERS; i++) {
+        weft_unsubscribe(&subscriptions[i]);
+    }
+    weft_broadcast_drop(broadcast);
+    return 0;
+}
+
+static uint64_t broadcast_4(uint64_t ops, unsigned workers)
+{
+    return run_task(broadcast_task, &ops, workers);
+}
+
+static intptr_t watch_task(void *arg)
+{
+    weft_watch *watch;
+    uint64_t value = 0;
+    uint64_t seen = 1;
+    WEFT_CHECK(weft_watch_open(&watch, sizeof(value), &value) == 0);
+    for (uint64_t left = *(uint64_t *)arg; left > 0; left--) {
+        value++;
+        WEFT_CHECK(weft_watch_set(watch, &value) == 0);
+        WEFT_CHECK(weft_watch_wait(watch, &seen) == 0);
+        const uint64_t *newest = weft_watch_borrow(watch, &seen);
+        WEFT_CHECK(*newest == value);
+        weft_watch_return(watch, newest);
+    }
+    weft_watch_drop(watch);
+    return 0;
+}
+
+static uint64_t watch(uint64_t ops, unsigned workers)
+{
+    return run_task(watch_task, &ops, workers);
+}
+
+/* Two channels, of which the one or the other has an item. */
+static intptr_t select_task(void *arg)
+{
+    weft_chan *chans[2] = {open_chan(1), open_chan(1)};
+    uint64_t item = 0;
+    weft_case cases[2] = {weft_case_recv(chans[0], &item), weft_case_recv(chans[1], &item)};
+    for (uint64_t left = *(uint64_t *)arg; left > 0; left--) {
+        WEFT_CHECK(weft_send(chans[left % 2], &left) == 0);
+        WEFT_CHECK(weft_select(cases, 2, 0) == (int)(left % 2));
+        WEFT_CHECK(item == left);
+    }
+    weft_chan_drop(chans[0]);
+    weft_chan_drop(chans[1]);
+    return 0;
+}
+
+static uint64_t select_2(uint64_t ops, unsigned workers)
+{
+    return run_task(select_task, &ops, workers);
+}
+
 static const struct bench_row rows[] = {
     {"ping-pong", "weft", "round trip", 500000, 1, ping_pong},
     {"chan-1p1c", "weft", "item", 2000000, 1, chan_1p1c},
     {"chan-4p4c", "weft", "item", 2000000, 1, chan_4p4c},
     {"ring-503", "weft", "hop", 1000000, 1, ring_503},
     {"sieve-2000", "weft", "run", 1, 1, sieve_2000},
+    {"oneshot", "weft", "value", 2000000, 1, oneshot},
+    {"broadcast-4", "weft", "item", 1000000, 1, broadcast_4},
+    {"watch", "weft", "version", 1000000, 1, watch},
+    {"select-2", "weft", "item", 1000000, 1, select_2},
 };
 
 /* What targets say in nanoseconds is here their ratio to a peer that was measured with them. */
@@ -288,6 +390,8 @@ static const struct bench_goal goals[] = {
     {"chan-4p4c", "weft", "go", 0.5, false, 1},  {"chan-4p4c", "weft", "go", 0.37, false, 2},
     {"ring-503", "weft", "go", 0.25, false, 1},  {"ring-503", "weft", "go", 0.27, false, 2},
     {"sieve-2000", "weft", "go", 0.6, false, 1}, {"sieve-2000", "weft", "go", 0.57, false, 2},
+    {"oneshot", "weft", "tokio", 0.5, false, 1}, {"broadcast-4", "weft", "tokio", 0.5, false, 1},
+    {"watch", "weft", "tokio", 0.5, false, 1},
 };
 
 int main(int argc, char **argv)

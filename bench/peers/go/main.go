@@ -21,6 +21,7 @@ var rows = []row{
 	{"chan-4p4c", "item", 1000000, func(ops int) int64 { return channel(ops, 4) }},
 	{"ring-503", "hop", 500000, ring},
 	{"sieve-2000", "run", 1, sieve},
+	{"select-2", "item", 1000000, selectTwo},
 	{"mutex-1", "lock", 2000000, func(ops int) int64 { return mutex(ops, 1) }},
 	{"mutex-4", "lock", 2000000, func(ops int) int64 { return mutex(ops, 4) }},
 	{"mutex-64", "lock", 2000000, func(ops int) int64 { return mutex(ops, 64) }},
@@ -220,6 +221,20 @@ func rwlock(ops, tasks, writers int) int64 {
 		check(sum >= 0, "what is read was written")
 	})
 	check(counter == ops/tasks*writers, "no increment is lost")
+	return 0
+}
+
+func selectTwo(ops int) int64 {
+	chans := [2]chan int{make(chan int, 1), make(chan int, 1)}
+	for i := 0; i < ops; i++ {
+		chans[i%2] <- i
+		item := -1
+		select {
+		case item = <-chans[0]:
+		case item = <-chans[1]:
+		}
+		check(item == i, "the item that was sent")
+	}
 	return 0
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, Barrier, Mutex, Notify, OnceCell, RwLock, Semaphore};
+use tokio::sync::{broadcast, mpsc, oneshot, watch, Barrier, Mutex, Notify, OnceCell, RwLock, Semaphore};
 use tokio::task::{spawn, yield_now, JoinHandle};
 use weft_peers::{answer, Row, Run};
 
@@ -204,6 +204,45 @@ fn sieve(ops: u64, workers: usize) -> u64 {
                 });
             }
             assert_eq!((found, last), (2000, 17389));
+        }
+    })
+}
+
+fn one_shot(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let mut sum = 0;
+        for _ in 0..ops {
+            let (sender, receiver) = oneshot::channel::<u64>();
+            sender.send(1).unwrap();
+            sum += receiver.await.unwrap();
+        }
+        assert_eq!(sum, ops);
+    })
+}
+
+fn broadcast_4(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let (sender, receiver) = broadcast::channel::<u64>(16);
+        let mut receivers: Vec<_> = (0..3).map(|_| sender.subscribe()).collect();
+        receivers.push(receiver);
+        let mut sum = 0;
+        for _ in 0..ops {
+            sender.send(1).unwrap();
+            for receiver in receivers.iter_mut() {
+                sum += receiver.recv().await.unwrap();
+            }
+        }
+        assert_eq!(sum, 4 * ops);
+    })
+}
+
+fn watch_it(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        let (sender, mut receiver) = watch::channel::<u64>(0);
+        for value in 1..=ops {
+            sender.send(value).unwrap();
+            receiver.changed().await.unwrap();
+            assert_eq!(*receiver.borrow_and_update(), value);
         }
     })
 }
@@ -425,6 +464,9 @@ fn main() {
         row("chan-4p4c", "item", 500_000, channel_4p4c),
         row("ring-503", "hop", 500_000, ring),
         row("sieve-2000", "run", 1, sieve),
+        row("oneshot", "value", 1_000_000, one_shot),
+        row("broadcast-4", "item", 500_000, broadcast_4),
+        row("watch", "version", 500_000, watch_it),
         row("mutex-1", "lock", 1_000_000, mutex::<1>),
         row("mutex-4", "lock", 500_000, mutex::<4>),
         row("mutex-64", "lock", 500_000, mutex::<64>),
