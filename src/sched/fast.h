@@ -188,6 +188,38 @@ static inline __attribute__((always_inline)) void wf_let_begin(struct weft_task 
 #endif
 }
 
+/* ---- wait records -------------------------------------------------------------------------- */
+
+/* [the task]  As wf_wait_begin, for a wait that is not one for a task, if nothing but the record is
+ * needed.  True: it is there, and wf_wait_unnote ends the wait; false: nothing was done. */
+static inline bool wf_wait_note(struct wf_worker *worker, struct weft_task *self,
+                                enum weft_wait wait, const void *object)
+{
+#ifdef WF_MODEL
+    (void)worker;
+    (void)self;
+    (void)wait;
+    (void)object;
+    return false;
+#else
+    /* All relaxed: our own, or a record for those who look. */
+    if (worker->trace != NULL || wf_load_relaxed(&self->deadline) != WEFT_NEVER ||
+        self->body == WF_BODY_POLL) {
+        return false;
+    }
+    wf_store_relaxed(&self->wait_object, (uintptr_t)object);
+    wf_store_relaxed(&self->wait_since, worker->now_ns);
+    wf_store_relaxed(&self->wait_task_id, 0);
+    wf_store_relaxed(&self->wait, (uint8_t)wait);
+    return true;
+#endif
+}
+
+static inline void wf_wait_unnote(struct weft_task *self)
+{
+    wf_store_relaxed(&self->wait, WEFT_WAIT_NOTHING); /* relaxed: as above */
+}
+
 /* ---- being interrupted --------------------------------------------------------------------- */
 
 /* [the task]  As wf_task_interrupted, which decides where there is anything to decide. */

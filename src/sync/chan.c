@@ -197,6 +197,7 @@ static inline struct weft_task *grant(struct wf_worker *worker, struct wf_wait_n
     if (worker == NULL || task == NULL || worker->pool != task->pool) {
         return wf_waitq_grant(node);
     }
+    __builtin_prefetch(task->fiber); /* it is the next to run here */
     WF_JITTER();
     wf_store_release(&node->is_granted, 1); /* (Q1)  the node may be gone from here on */
     return task;
@@ -343,8 +344,10 @@ void wf_chan_put_back(struct weft_chan *chan, const void *item)
 /* ---- sending and receiving ----------------------------------------------------------------- */
 
 /* [any]  Waits in the channel, whose lock is held. */
-static inline __attribute__((always_inline)) int
-wait_in(struct weft_chan *chan, struct wf_waitq *queue, struct weft_task *self, void *item)
+static inline __attribute__((always_inline)) int wait_in(struct weft_chan *chan,
+                                                         struct wf_waitq *queue,
+                                                         struct wf_worker *worker,
+                                                         struct weft_task *self, void *item)
 {
     const enum weft_wait wait = queue == &chan->senders ? WEFT_WAIT_SEND : WEFT_WAIT_RECEIVE;
     struct wf_wait_node node;
@@ -361,10 +364,13 @@ wait_in(struct weft_chan *chan, struct wf_waitq *queue, struct weft_task *self, 
         return rc != 0 ? rc : node.result;
     }
     wf_parting_add(self, &node.parting);
-    wf_wait_begin(self, wait, chan);
+    const bool is_noted = wf_wait_note(worker, self, wait, chan);
+    if (!is_noted) {
+        wf_wait_begin(self, wait, chan);
+    }
     for (;;) { /* Ends with the grant, or when it may not wait on. */
         wf_suspend(self);
-        if (wf_waitq_is_granted(&node)) {
+        if (wf_load_acquire(&node.is_granted) != 0) { /* (Q1) */
             break;
         }
         rc = wf_interrupted(self);
@@ -373,14 +379,18 @@ wait_in(struct weft_chan *chan, struct wf_waitq *queue, struct weft_task *self, 
             break;
         }
     }
-    wf_wait_end(self);
+    if (is_noted) {
+        wf_wait_unnote(self);
+    } else {
+        wf_wait_end(self);
+    }
     wf_parting_remove(self, &node.parting);
     return rc != 0 ? rc : node.result;
 }
 
 /* [any]  The lock is held, and there is no room. */
 static __attribute__((noinline)) int send_late(struct weft_chan *chan, const void *item,
-                                               struct weft_task *self)
+                                               struct wf_worker *worker, struct weft_task *self)
 {
     if (chan->capacity == WEFT_UNBOUNDED) {
         struct wf_wait_node node;
@@ -388,14 +398,14 @@ static __attribute__((noinline)) int send_late(struct weft_chan *chan, const voi
         wf_chan_node_init(&node, self, (void *)(uintptr_t)item);
         return wf_chan_begin_send(chan, &node);
     }
-    return wait_in(chan, &chan->senders, self, (void *)(uintptr_t)item);
+    return wait_in(chan, &chan->senders, worker, self, (void *)(uintptr_t)item);
 }
 
 /* [any]  The lock is held, and there is no item. */
 static __attribute__((noinline)) int recv_late(struct weft_chan *chan, void *item,
-                                               struct weft_task *self)
+                                               struct wf_worker *worker, struct weft_task *self)
 {
-    return wait_in(chan, &chan->receivers, self, item);
+    return wait_in(chan, &chan->receivers, worker, self, item);
 }
 
 /* [any]  The lock is open: what is due after a call that did not wait. */
@@ -422,7 +432,7 @@ int weft_send(weft_chan *chan, const void *item)
     wf_spin_acquire(&chan->lock);
     const int rc = send_locked(chan, worker, item, &woken);
     if (rc == -EAGAIN) {
-        return send_late(chan, item, self);
+        return send_late(chan, item, worker, self);
     }
     wf_spin_release(&chan->lock);
     go_on(worker, self, woken);
@@ -441,7 +451,7 @@ int weft_recv(weft_chan *chan, void *item)
     wf_spin_acquire(&chan->lock);
     const int rc = recv_locked(chan, worker, item, &woken);
     if (rc == -EAGAIN) {
-        return recv_late(chan, item, self);
+        return recv_late(chan, item, worker, self);
     }
     wf_spin_release(&chan->lock);
     go_on(worker, self, woken);
@@ -494,8 +504,8 @@ int weft_chan_open(weft_chan **out, size_t item_size, size_t capacity)
     if (chan == NULL) {
         return -ENOMEM;
     }
-    wf_plain_store(
-        chan, ((struct weft_chan){.item_size = (uint32_t)item_size, .capacity = capacity}));
+    wf_plain_store(chan,
+                   ((struct weft_chan){.item_size = (uint32_t)item_size, .capacity = capacity}));
     wf_atomic_init(&chan->lock.word, 0);
     wf_atomic_init(&chan->refs, 1);
     if (is_bounded && capacity > 0) {
