@@ -89,6 +89,15 @@ class Examples(unittest.TestCase):
     def test_the_example_pool(self):
         self.check("pool")
 
+    def test_the_example_limiter(self):
+        self.check("limiter")
+
+    def test_the_example_pipeline(self):
+        self.check("pipeline")
+
+    def test_the_example_pubsub(self):
+        self.check("pubsub")
+
     def test_the_example_ring(self):
         self.check("ring")
 
@@ -98,8 +107,14 @@ class Examples(unittest.TestCase):
     def test_the_example_sort(self):
         self.check("sort", "30001", instead=(("10000000", "30001"),))
 
+    def test_the_example_sieve(self):
+        self.check("sieve")
+
     def test_the_example_sum(self):
         self.check("sum")
+
+    def test_the_example_timeout(self):
+        self.check("timeout")
 
 
 class Readme(unittest.TestCase):
