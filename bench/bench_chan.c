@@ -49,8 +49,7 @@ static weft_task *go(weft_fn fn, void *arg)
     return task;
 }
 
-/* ---- two tasks that take turns ----------------------------------------------------------------
- */
+/* ---- two tasks that take turns --------------------------------------------------------------- */
 
 struct game {
     weft_chan *ping;
@@ -92,8 +91,7 @@ static uint64_t ping_pong(uint64_t ops, unsigned workers)
     return 0;
 }
 
-/* ---- producers and consumers ------------------------------------------------------------------
- */
+/* ---- producers and consumers ----------------------------------------------------------------- */
 
 struct market {
     weft_chan *chan;
@@ -159,8 +157,7 @@ static uint64_t chan_4p4c(uint64_t ops, unsigned workers)
     return market(ops, workers, 4);
 }
 
-/* ---- a circle ---------------------------------------------------------------------------------
- */
+/* ---- a circle -------------------------------------------------------------------------------- */
 
 struct link {
     weft_chan *from;
@@ -211,8 +208,7 @@ static uint64_t ring_503(uint64_t ops, unsigned workers)
     return run_task(ring_task, &ops, workers);
 }
 
-/* ---- a chain of filters -----------------------------------------------------------------------
- */
+/* ---- a chain of filters ---------------------------------------------------------------------- */
 
 static intptr_t count_up(void *arg)
 {
@@ -273,8 +269,7 @@ static uint64_t sieve_2000(uint64_t ops, unsigned workers)
     return 0;
 }
 
-/* ---- other shapes -----------------------------------------------------------------------------
- */
+/* ---- other shapes ---------------------------------------------------------------------------- */
 
 static intptr_t oneshot_task(void *arg)
 {

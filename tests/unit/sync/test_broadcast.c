@@ -130,8 +130,7 @@ static void without_memory_nothing_is_left(void)
     CHECK(faults.refused >= 3);
 }
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 enum { CROWD = 50 }; /* more than are woken at once */
 

@@ -99,8 +99,7 @@ static void cancel_and_deadline_end_it(void)
     run_under(EVERYWHERE, end_the_wait);
 }
 
-/* ---- in a frame that goes ----------------------------------------------------------------------
- */
+/* ---- in a frame that goes -------------------------------------------------------------------- */
 
 struct request {
     weft_oneshot *answer;
@@ -200,8 +199,7 @@ static void a_thread_sends(void)
     run_under(EVERYWHERE, ask_a_thread);
 }
 
-/* ---- races -------------------------------------------------------------------------------------
- */
+/* ---- races ----------------------------------------------------------------------------------- */
 
 static intptr_t race_with_a_cancel(void *arg)
 {

@@ -4,17 +4,14 @@
  *         for the first if none can, in tasks and in threads; it never meets itself; cancel,
  *         deadline and force end it, and then no case has run.
  * Method: scenes with one thing that happens, for each kind of case; many rounds counted for the
- *         fairness; storms of selects against selects, senders and receivers over a ledger.
+ *         fairness; storms are in test_select_storms.c.
  */
 #include <string.h>
 
 #include "chan_aids.h"
 #include "fault_aids.h"
 
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-
-/* ---- arguments ---------------------------------------------------------------------------------
- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static intptr_t ask_absurdly(void *arg)
 {
@@ -52,8 +49,7 @@ static void bad_arguments_are_refused(void)
     (void)ask_absurdly(NULL);
 }
 
-/* ---- what can run at once ----------------------------------------------------------------------
- */
+/* ---- what can run at once -------------------------------------------------------------------- */
 
 static intptr_t run_at_once(void *arg)
 {
@@ -154,8 +150,7 @@ static void a_task_that_has_ended_can_run(void)
     run_under(EVERYWHERE, look_at_ended_tasks);
 }
 
-/* ---- fairness ----------------------------------------------------------------------------------
- */
+/* ---- fairness -------------------------------------------------------------------------------- */
 
 static intptr_t count_choices(void *arg)
 {
@@ -197,8 +192,7 @@ static void of_several_each_has_the_same_chance(void)
     (void)count_choices(NULL);
 }
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* One who waits for all kinds at once. */
 struct choice {
@@ -383,8 +377,7 @@ static void cancel_and_deadline_end_it(void)
     run_under(EVERYWHERE, end_the_wait);
 }
 
-/* ---- meeting -----------------------------------------------------------------------------------
- */
+/* ---- meeting --------------------------------------------------------------------------------- */
 
 struct meeting {
     weft_chan *chan;
@@ -430,8 +423,7 @@ static void two_selects_meet_and_none_meets_itself(void)
     run_under(EVERYWHERE, let_two_meet);
 }
 
-/* ---- many cases --------------------------------------------------------------------------------
- */
+/* ---- many cases ------------------------------------------------------------------------------ */
 
 static intptr_t ask_for_many(void *arg)
 {
@@ -508,8 +500,7 @@ static void a_channel_that_cannot_grow_is_an_error(void)
     CHECK(faults.refused >= 1);
 }
 
-/* ---- by force ----------------------------------------------------------------------------------
- */
+/* ---- by force -------------------------------------------------------------------------------- */
 
 static intptr_t choose_shielded(void *arg)
 {
@@ -603,241 +594,6 @@ static void an_item_for_one_who_is_gone_comes_back(void)
     }
 }
 
-/* ---- storms ------------------------------------------------------------------------------------
- */
-
-enum { CHANS = 3 };
-
-static struct ledger ledger;
-static weft_chan *chans[CHANS]; /* the ledger's is the first */
-
-/* Sends each entry to whichever channel has somebody for it. */
-static intptr_t send_anywhere(void *arg)
-{
-    struct entry *entry;
-    (void)arg;
-    while ((entry = ledger_next(&ledger)) != NULL) {
-        weft_case cases[CHANS + 1];
-        for (int i = 0; i < CHANS; i++) {
-            cases[i] = weft_case_send(chans[i], &entry);
-        }
-        cases[CHANS] = weft_case_time(weft_in(HOUR));
-        const int ran = weft_select(cases, entry->text % 2 == 0 ? CHANS + 1 : CHANS, 0);
-        CHECK(ran >= 0 && ran < CHANS);
-        CHECK_EQ(cases[ran].result, 0);
-    }
-    return 0;
-}
-
-/* Until all of them are closed. */
-static intptr_t take_anywhere(void *arg)
-{
-    struct entry *entry = NULL;
-    weft_case cases[CHANS];
-    int open = CHANS;
-    (void)arg;
-    for (int i = 0; i < CHANS; i++) {
-        cases[i] = weft_case_recv(chans[i], &entry);
-    }
-    while (open > 0) {
-        const int ran = weft_select(cases, CHANS, 0);
-        CHECK(ran >= 0);
-        if (cases[ran].result == -EPIPE) {
-            cases[ran].kind = WEFT_CASE_NONE;
-            open--;
-        } else {
-            CHECK_EQ(cases[ran].result, 0);
-            ledger_take(&ledger, entry);
-        }
-    }
-    return 0;
-}
-
-static intptr_t send_to_one(void *arg)
-{
-    struct entry *entry;
-    while ((entry = ledger_next(&ledger)) != NULL) {
-        CHECK_EQ(weft_send(arg, &entry), 0);
-    }
-    return 0;
-}
-
-static intptr_t take_from_one(void *arg)
-{
-    struct entry *entry;
-    while (weft_recv(arg, &entry) == 0) {
-        ledger_take(&ledger, entry);
-    }
-    return 0;
-}
-
-static void *send_in_thread(void *arg)
-{
-    (void)send_anywhere(arg);
-    return NULL;
-}
-
-static void *take_in_thread(void *arg)
-{
-    (void)take_anywhere(arg);
-    return NULL;
-}
-
-static void storm_begin(size_t capacity, size_t count)
-{
-    ledger_init(&ledger, capacity, count);
-    chans[0] = ledger.chan;
-    for (int i = 1; i < CHANS; i++) {
-        chans[i] = chan_of(sizeof(struct entry *), capacity);
-    }
-}
-
-static void storm_close(void)
-{
-    for (int i = 0; i < CHANS; i++) {
-        CHECK_EQ(weft_chan_close(chans[i]), 0);
-    }
-}
-
-static void storm_check(void)
-{
-    for (int i = 0; i < CHANS; i++) {
-        CHECK_EQ(waiting_in(chans[i]), 0);
-        CHECK_EQ(weft_chan_length(chans[i]), 0);
-    }
-    ledger_check(&ledger); /* drops the first */
-    for (int i = 1; i < CHANS; i++) {
-        weft_chan_drop(chans[i]);
-    }
-}
-
-static intptr_t run_storms(void *arg)
-{
-    (void)arg;
-    const size_t capacities[] = {0, 1, 5};
-    for (size_t i = 0; i < COUNT_OF(capacities); i++) {
-        weft_task *senders[4];
-        weft_task *takers[4];
-        storm_begin(capacities[i], 600);
-        for (int n = 0; n < 4; n++) { /* selects, and those who want one channel alone */
-            senders[n] = go(n < 3 ? send_anywhere : send_to_one, chans[1]);
-            takers[n] = go(n < 3 ? take_anywhere : take_from_one, chans[2]);
-        }
-        CHECK_EQ(weft_await_all(senders, 4, NULL), 0);
-        storm_close();
-        CHECK_EQ(weft_await_all(takers, 4, NULL), 0);
-        storm_check();
-    }
-    return 0;
-}
-
-/* part of behaviour 52 */
-static void in_a_storm_every_item_arrives_once(void)
-{
-    run_under(EVERYWHERE, run_storms);
-}
-
-static void storm_with_threads(weft_runtime *runtime, const struct setting *setting)
-{
-    (void)setting;
-    pthread_t sender;
-    pthread_t taker;
-    weft_task *senders[2];
-    weft_task *takers[2];
-    storm_begin(0, 300);
-    CHECK_EQ(wf_thread_start(&taker, take_in_thread, NULL, NULL), 0);
-    for (int n = 0; n < 2; n++) {
-        senders[n] = go_into(runtime, send_anywhere, NULL);
-        takers[n] = go_into(runtime, take_anywhere, NULL);
-    }
-    CHECK_EQ(wf_thread_start(&sender, send_in_thread, NULL, NULL), 0);
-    CHECK_EQ(weft_await_all(senders, 2, NULL), 0);
-    CHECK_EQ(wf_thread_join(sender), 0);
-    storm_close();
-    CHECK_EQ(weft_await_all(takers, 2, NULL), 0);
-    CHECK_EQ(wf_thread_join(taker), 0);
-    storm_check();
-}
-
-static void threads_are_in_the_storm_too(void)
-{
-    open_under(EVERYWHERE, storm_with_threads);
-}
-
-/* Gives up now and then: what was taken before counts, nothing else does. */
-static intptr_t take_impatiently(void *arg)
-{
-    struct entry *entry = NULL;
-    weft_case cases[CHANS];
-    int open = CHANS;
-    unsigned round = 0;
-    (void)arg;
-    for (int i = 0; i < CHANS; i++) {
-        cases[i] = weft_case_recv(chans[i], &entry);
-    }
-    while (open > 0) {
-        weft_deadline(weft_in((int64_t)(round++ % 4) * 50 * WEFT_MICROSECOND));
-        const int ran = weft_select(cases, CHANS, 0);
-        CHECK(ran >= 0 || ran == -ETIMEDOUT);
-        if (ran >= 0 && cases[ran].result == -EPIPE) {
-            cases[ran].kind = WEFT_CASE_NONE;
-            open--;
-        } else if (ran >= 0) {
-            ledger_take(&ledger, entry);
-        }
-    }
-    return 0;
-}
-
-static intptr_t run_impatient_storm(void *arg)
-{
-    (void)arg;
-    weft_task *senders[3];
-    weft_task *takers[3];
-    storm_begin(0, 300);
-    for (int n = 0; n < 3; n++) {
-        senders[n] = go(send_anywhere, NULL);
-        takers[n] = go(take_impatiently, NULL);
-    }
-    CHECK_EQ(weft_await_all(senders, 3, NULL), 0);
-    storm_close();
-    CHECK_EQ(weft_await_all(takers, 3, NULL), 0);
-    storm_check();
-    return 0;
-}
-
-static void a_deadline_in_the_storm_loses_nothing(void)
-{
-    run_under(EVERYWHERE, run_impatient_storm);
-}
-
-/* ---- ends of tasks, while they end -------------------------------------------------------------
- */
-
-static intptr_t race_with_ends(void *arg)
-{
-    (void)arg;
-    for (int round = 0; round < 200; round++) {
-        weft_task *first = go(echo, (void *)1);
-        weft_task *second = go(echo, (void *)2);
-        weft_case cases[] = {weft_case_task(first), weft_case_task(second)};
-        if (round % 3 == 0) {
-            (void)weft_yield();
-        }
-        const int ran = weft_select(cases, 2, 0);
-        CHECK(ran == 0 || ran == 1);
-        CHECK_EQ(cases[ran].value, ran + 1);
-        CHECK_EQ(weft_await(second), 2);
-        CHECK_EQ(weft_await(first), 1);
-    }
-    return 0;
-}
-
-static void a_task_may_end_at_any_moment(void)
-{
-    run_under(EVERYWHERE, race_with_ends);
-}
-
 static const struct tap_test tests[] = {
     TAP_TEST(bad_arguments_are_refused),
     TAP_TEST(what_can_run_runs_at_once),
@@ -853,9 +609,5 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_channel_that_cannot_grow_is_an_error),
     TAP_TEST(who_is_ended_by_force_leaves_everything),
     TAP_TEST(an_item_for_one_who_is_gone_comes_back),
-    TAP_TEST(in_a_storm_every_item_arrives_once),
-    TAP_TEST(threads_are_in_the_storm_too),
-    TAP_TEST(a_deadline_in_the_storm_loses_nothing),
-    TAP_TEST(a_task_may_end_at_any_moment),
 };
 TAP_MAIN(tests)

@@ -176,8 +176,7 @@ static void without_memory_nothing_changes(void)
     CHECK(faults.refused >= 6);
 }
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 struct watcher {
     weft_watch *watch;
