@@ -174,6 +174,17 @@ static void the_last_handle_ends_it(void)
     CHECK_EQ(after.freed - before.freed, 2);
 }
 
+/* As many as it takes; gives their number, and the answer to the last. */
+static int send_some(weft_chan *chan, int *rc)
+{
+    int count = 0;
+    while (*rc == 0 && count < 100) {
+        *rc = count % 2 == 0 ? weft_send(chan, &count) : weft_try_send(chan, &count);
+        count += *rc == 0 ? 1 : 0;
+    }
+    return count;
+}
+
 static void without_memory_nothing_is_half_done(void)
 {
     struct faults faults = {0};
@@ -183,12 +194,8 @@ static void without_memory_nothing_is_half_done(void)
         faults_begin(&faults);
         int rc = weft_chan_open(&bounded, 8, 8);
         int rc_open = weft_chan_open(&chan, sizeof(int), WEFT_UNBOUNDED);
-        int sent = 0;
         int rc_send = rc_open;
-        while (rc_send == 0 && sent < 100) {
-            rc_send = sent % 2 == 0 ? weft_send(chan, &sent) : weft_try_send(chan, &sent);
-            sent += rc_send == 0 ? 1 : 0;
-        }
+        const int sent = send_some(chan, &rc_send);
         faults_end(&faults);
         CHECK(rc == 0 || rc == -ENOMEM);
         CHECK(rc_send == 0 || rc_send == -ENOMEM);
@@ -670,9 +677,8 @@ static intptr_t send_for_ever(void *arg)
 {
     weft_chan *chan = arg;
     int item = 0;
-    int rc;
-    while ((rc = weft_send(chan, &item)) == 0) {
-        rc = weft_try_recv(chan, &item);
+    while (weft_send(chan, &item) == 0) {
+        const int rc = weft_try_recv(chan, &item);
         CHECK(rc == 0 || rc == -EPIPE);
     }
     return 0;
