@@ -264,7 +264,7 @@ static void receive_from(weft_chan *chan)
     const int rc = weft_recv(chan, &got[model_thread()]);
     leave();
     MODEL_REQUIRE(rc == 0 || rc == -EPIPE || rc == -ECANCELED);
-    MODEL_REQUIRE((rc == 0) == (got[model_thread()] != 0));
+    MODEL_REQUIRE((rc == 0) == (wf_plain_load(&got[model_thread()]) != 0));
 }
 
 static void send_task(void)
@@ -318,6 +318,12 @@ static void cancel_first(void)
     if (wf_state_cancel(&selves[0].state) == WF_WAKE_QUEUE) {
         place(&selves[0]);
     }
+}
+
+/* Whoever waits has to bear it. */
+static void wake_first_for_nothing(void)
+{
+    wf_task_wake(&selves[0]);
 }
 
 static void try_both_ways_and_drop(void)
@@ -462,6 +468,12 @@ static const struct model_test tests[] = {
      .bound = {3, 1, 2}, /* two preemptions, none under tso: more takes minutes */
      .check = check,
      .is_slow = 1},
+    {.name = "an item for one who is woken for nothing",
+     .setup = start_without_room,
+     .threads = {receive_task, send_task, wake_first_for_nothing},
+     .names = {"receiver", "sender", "waker"},
+     .bound = {3, 1, 2}, /* as above */
+     .check = check},
     {.name = "the last handle",
      .setup = start_with_two_handles,
      .threads = {try_both_ways_and_drop, try_both_ways_and_drop},
