@@ -219,7 +219,7 @@ static struct weft_forks *attach(const struct wf_worker *worker, struct weft_tas
     }
     /* relaxed: published below, or known to others who do no harm */
     wf_store_relaxed(&forks->asked, worker->is_alone ? WF_FORK_NOT_ASKED : WF_FORK_BY_ITSELF);
-    self->is_plain = false; /* its end, and every wait, look at its forks */
+    self->is_plain = false;                 /* its end, and every wait, look at its forks */
     wf_store_release(&extra->forks, forks); /* (K3) */
     return forks;
 }
