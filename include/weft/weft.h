@@ -12,6 +12,7 @@
 #include <weft/chan.h>
 #include <weft/event.h>
 #include <weft/fork.h>
+#include <weft/future.h>
 #include <weft/obs.h>
 #include <weft/par.h>
 #include <weft/poll.h>

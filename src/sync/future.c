@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sync/future.c - waits of this layer as futures.
+ *
+ * Each object has its wait in three phases (sync.h): begin, granted, abandon.  A function that
+ * waits calls them with a wait in between; here a poll stands between them.  What all have in
+ * common, the task's cancel, its deadline and its end, is in one place.
+ */
+#include <errno.h>
+
+#include "sync/chan.h"
+#include "sync/sync.h"
+
+enum phase {
+    PHASE_NEW,
+    PHASE_WAITING, /* the node is in a queue, or was granted; and among the partings of its task */
+    PHASE_OVER,
+};
+
+struct wait;
+
+/* One kind of wait. */
+struct kind {
+    /* 0 or more, or an error: the result; -EINPROGRESS: the node waits. */
+    int (*begin)(struct wait *wait, struct weft_task *self);
+    /* The node was granted: the same.  NULL: what the granter wrote. */
+    int (*granted)(struct wait *wait);
+    void (*abandon)(struct wf_wait_node *node);
+};
+
+struct wait {
+    weft_future future;
+    struct wf_wait_node node;
+    struct wf_patience patience;
+    const struct kind *kind; /* [const] */
+    void *object;            /* [const]  NULL: the result is -EINVAL */
+    void *item;              /* [const] */
+    uint32_t count;          /* [const] */
+    enum phase phase;        /* [the task] */
+};
+_Static_assert(sizeof(struct wait) <= sizeof(weft_wait_future), "it fits");
+
+static struct wait *wait_of(weft_future *future)
+{
+    return wf_container_of(future, struct wait, future);
+}
+
+/* ---- any kind ------------------------------------------------------------------------------ */
+
+static void forget(struct wf_parting *parting)
+{
+    struct wf_wait_node *node = wf_container_of(parting, struct wf_wait_node, parting);
+    struct wait *wait = wf_container_of(node, struct wait, node);
+    wf_patience_end(&wait->patience);
+    wait->phase = PHASE_OVER;
+    wait->kind->abandon(node);
+}
+
+static void drop(weft_future *future)
+{
+    struct wait *wait = wait_of(future);
+    if (wait->phase == PHASE_WAITING) {
+        wf_parting_remove(wait->node.waiter.task, &wait->node.parting);
+        forget(&wait->node.parting);
+    }
+    wait->phase = PHASE_OVER;
+}
+
+static weft_poll over(struct wait *wait, int rc, intptr_t *result)
+{
+    if (wait->phase == PHASE_WAITING) {
+        wf_parting_remove(wait->node.waiter.task, &wait->node.parting);
+        wf_patience_end(&wait->patience);
+    }
+    wait->phase = PHASE_OVER;
+    *result = rc;
+    return WEFT_READY;
+}
+
+/* The first time, and each time after. */
+static int go_on(struct wait *wait, struct weft_task *self)
+{
+    if (wait->phase == PHASE_NEW) {
+        wf_node_init(&wait->node, self);
+        const int rc = wait->object != NULL ? wait->kind->begin(wait, self) : -EINVAL;
+        if (rc == -EINPROGRESS) {
+            wait->phase = PHASE_WAITING;
+            wait->node.parting.forget = forget;
+            wf_parting_add(self, &wait->node.parting);
+        }
+        return rc;
+    }
+    if (!wf_waitq_is_granted(&wait->node)) {
+        return -EINPROGRESS;
+    }
+    return wait->kind->granted != NULL ? wait->kind->granted(wait)
+                                       : wf_plain_load(&wait->node.result);
+}
+
+static weft_poll poll(weft_cx *cx, weft_future *future, intptr_t *result)
+{
+    struct wait *wait = wait_of(future);
+    struct weft_task *self = cx->task;
+    if (!wf_cx_spend(cx)) {
+        return WEFT_PENDING;
+    }
+    int rc = go_on(wait, self);
+    if (rc != -EINPROGRESS) {
+        return over(wait, rc, result);
+    }
+    rc = wf_task_interrupted(self);
+    if (rc != 0) {
+        drop(future); /* what may have been granted since goes to the next */
+        *result = rc;
+        return WEFT_READY;
+    }
+    wf_patience_keep(&wait->patience, self, WEFT_NEVER);
+    return WEFT_PENDING;
+}
+
+static struct wait *set_up(weft_wait_future *future, const struct kind *kind, void *object)
+{
+    struct wait *wait = (struct wait *)(void *)future;
+    *wait = (struct wait){.future = {.poll = poll, .drop = drop}, .kind = kind, .object = object};
+    return wait;
+}
+
+/* ---- locks --------------------------------------------------------------------------------- */
+
+static int lock_begin(struct wait *wait, struct weft_task *self)
+{
+    const uintptr_t holder = wf_holder_of(self);
+    return wf_mutex_is_held(wait->object, holder)
+               ? -EDEADLK
+               : wf_mutex_begin(wait->object, &wait->node, holder);
+}
+
+static int lock_granted(struct wait *wait)
+{
+    return wf_mutex_granted(&wait->node);
+}
+
+static const struct kind lock_kind = {lock_begin, lock_granted, wf_mutex_abandon};
+
+void weft_lock_future(weft_wait_future *future, weft_mutex *mutex)
+{
+    (void)set_up(future, &lock_kind, mutex);
+}
+
+static int read_begin(struct wait *wait, struct weft_task *self)
+{
+    return wf_rwlock_begin(wait->object, &wait->node, false, wf_holder_of(self));
+}
+
+static int write_begin(struct wait *wait, struct weft_task *self)
+{
+    return wf_rwlock_begin(wait->object, &wait->node, true, wf_holder_of(self));
+}
+
+static int rwlock_granted(struct wait *wait)
+{
+    return wf_rwlock_granted(&wait->node, wait->object);
+}
+
+static const struct kind read_kind = {read_begin, rwlock_granted, wf_rwlock_abandon};
+static const struct kind write_kind = {write_begin, rwlock_granted, wf_rwlock_abandon};
+
+void weft_read_future(weft_wait_future *future, weft_rwlock *rwlock)
+{
+    (void)set_up(future, &read_kind, rwlock);
+}
+
+void weft_write_future(weft_wait_future *future, weft_rwlock *rwlock)
+{
+    (void)set_up(future, &write_kind, rwlock);
+}
+
+static int acquire_begin(struct wait *wait, struct weft_task *self)
+{
+    (void)self;
+    return wait->count > 0 ? wf_sem_begin(wait->object, &wait->node, wait->count) : -EINVAL;
+}
+
+static const struct kind acquire_kind = {acquire_begin, NULL, wf_sem_abandon};
+
+void weft_acquire_future(weft_wait_future *future, weft_sem *sem, uint32_t count)
+{
+    set_up(future, &acquire_kind, sem)->count = count;
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+static int notified_begin(struct wait *wait, struct weft_task *self)
+{
+    (void)self;
+    return wf_notify_begin(wait->object, &wait->node);
+}
+
+static const struct kind notified_kind = {notified_begin, NULL, wf_waitq_abandon};
+
+void weft_notified_future(weft_wait_future *future, weft_notify *notify)
+{
+    (void)set_up(future, &notified_kind, notify);
+}
+
+static int group_begin(struct wait *wait, struct weft_task *self)
+{
+    (void)self;
+    return wf_group_begin(wait->object, &wait->node);
+}
+
+static const struct kind group_kind = {group_begin, NULL, wf_waitq_abandon};
+
+void weft_group_future(weft_wait_future *future, weft_group *group)
+{
+    (void)set_up(future, &group_kind, group);
+}
+
+void weft_latch_future(weft_wait_future *future, weft_latch *latch)
+{
+    (void)set_up(future, &group_kind, latch != NULL ? &latch->group : NULL);
+}
+
+static int barrier_begin(struct wait *wait, struct weft_task *self)
+{
+    struct wf_barrier *barrier = wait->object;
+    (void)self;
+    return barrier->count > 0 ? wf_barrier_begin(barrier, &wait->node) : -EINVAL;
+}
+
+static const struct kind barrier_kind = {barrier_begin, NULL, wf_waitq_abandon};
+
+void weft_barrier_future(weft_wait_future *future, weft_barrier *barrier)
+{
+    (void)set_up(future, &barrier_kind, barrier);
+}
+
+/* ---- channels ------------------------------------------------------------------------------ */
+
+static int send_begin(struct wait *wait, struct weft_task *self)
+{
+    wf_chan_node_init(&wait->node, self, wait->item);
+    const int rc = wf_chan_begin_send(wait->object, &wait->node);
+    return rc == WF_PENDING ? -EINPROGRESS : rc;
+}
+
+static int recv_begin(struct wait *wait, struct weft_task *self)
+{
+    wf_chan_node_init(&wait->node, self, wait->item);
+    const int rc = wf_chan_begin_recv(wait->object, &wait->node);
+    return rc == WF_PENDING ? -EINPROGRESS : rc;
+}
+
+static const struct kind send_kind = {send_begin, NULL, wf_chan_abandon};
+static const struct kind recv_kind = {recv_begin, NULL, wf_chan_abandon};
+
+void weft_send_future(weft_wait_future *future, weft_chan *chan, const void *item)
+{
+    /* Only read. */
+    set_up(future, &send_kind, item != NULL ? chan : NULL)->item = (void *)(uintptr_t)item;
+}
+
+void weft_recv_future(weft_wait_future *future, weft_chan *chan, void *item)
+{
+    set_up(future, &recv_kind, item != NULL ? chan : NULL)->item = item;
+}

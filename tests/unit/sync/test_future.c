@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   what a green thread can wait for a poll task can too, and a future lets go of everything
+ *         it was given and cannot take.
+ * Method: poll tasks beside green threads on the same objects, with plain data between them; each
+ *         kind of future is made ready, granted, dropped, cancelled and run out of time.
+ */
+#include <string.h>
+
+#include "sync_aids.h"
+
+/* ---- one future of each kind ----------------------------------------------------------------- */
+
+/* Objects in a state in which each wait would wait. */
+struct objects {
+    weft_mutex mutex;
+    weft_rwlock rwlock;
+    weft_sem sem;
+    weft_notify notify;
+    weft_group group;
+    weft_latch latch;
+    weft_barrier barrier;
+    weft_chan *full;
+    weft_chan *empty;
+    int item;
+};
+
+enum kind { LOCK, READ, WRITE, ACQUIRE, NOTIFIED, GROUP, LATCH, BARRIER, SEND, RECV, KINDS };
+
+static void future_init(weft_wait_future *future, enum kind kind, struct objects *objects)
+{
+    switch (kind) {
+    case LOCK:
+        weft_lock_future(future, &objects->mutex);
+        break;
+    case READ:
+        weft_read_future(future, &objects->rwlock);
+        break;
+    case WRITE:
+        weft_write_future(future, &objects->rwlock);
+        break;
+    case ACQUIRE:
+        weft_acquire_future(future, &objects->sem, 1);
+        break;
+    case NOTIFIED:
+        weft_notified_future(future, &objects->notify);
+        break;
+    case GROUP:
+        weft_group_future(future, &objects->group);
+        break;
+    case LATCH:
+        weft_latch_future(future, &objects->latch);
+        break;
+    case BARRIER:
+        weft_barrier_future(future, &objects->barrier);
+        break;
+    case SEND:
+        weft_send_future(future, objects->full, &objects->item);
+        break;
+    case RECV:
+    default:
+        weft_recv_future(future, objects->empty, &objects->item);
+        break;
+    }
+}
+
+static void objects_init(struct objects *objects)
+{
+    memset(objects, 0, sizeof(*objects));
+    CHECK_EQ(weft_mutex_lock(&objects->mutex), 0);
+    CHECK_EQ(weft_rwlock_write(&objects->rwlock), 0);
+    CHECK_EQ(weft_group_add(&objects->group, 1), 0);
+    CHECK_EQ(weft_latch_init(&objects->latch, 1), 0);
+    CHECK_EQ(weft_barrier_init(&objects->barrier, 2), 0);
+    CHECK_EQ(weft_chan_open(&objects->full, sizeof(int), 1), 0);
+    CHECK_EQ(weft_chan_open(&objects->empty, sizeof(int), 1), 0);
+    CHECK_EQ(weft_send(objects->full, &objects->item), 0);
+}
+
+/* Lets one wait of this kind succeed. */
+static void allow(enum kind kind, struct objects *objects)
+{
+    int item = 0;
+    switch (kind) {
+    case LOCK:
+        CHECK_EQ(weft_mutex_unlock(&objects->mutex), 0);
+        break;
+    case READ:
+    case WRITE:
+        CHECK_EQ(weft_rwlock_unlock(&objects->rwlock), 0);
+        break;
+    case ACQUIRE:
+        CHECK_EQ(weft_sem_release(&objects->sem, 1), 0);
+        break;
+    case NOTIFIED:
+        CHECK_EQ(weft_notify_one(&objects->notify), 0);
+        break;
+    case GROUP:
+        CHECK_EQ(weft_group_done(&objects->group), 0);
+        break;
+    case LATCH:
+        CHECK_EQ(weft_latch_count_down(&objects->latch, 1), 0);
+        break;
+    case BARRIER:
+        CHECK_EQ(weft_barrier_wait(&objects->barrier), 1);
+        break;
+    case SEND:
+        CHECK_EQ(weft_recv(objects->full, &item), 0);
+        break;
+    case RECV:
+    default:
+        CHECK_EQ(weft_send(objects->empty, &item), 0);
+        break;
+    }
+}
+
+static void let_go_of(enum kind kind, struct objects *objects)
+{
+    if (kind == LOCK) {
+        CHECK_EQ(weft_mutex_unlock(&objects->mutex), 0);
+    } else if (kind == READ || kind == WRITE) {
+        CHECK_EQ(weft_rwlock_unlock(&objects->rwlock), 0);
+    }
+}
+
+static void objects_done(struct objects *objects, enum kind allowed)
+{
+    if (allowed != LOCK) {
+        CHECK_EQ(weft_mutex_unlock(&objects->mutex), 0);
+    }
+    if (allowed != READ && allowed != WRITE) {
+        CHECK_EQ(weft_rwlock_unlock(&objects->rwlock), 0);
+    }
+    weft_chan_drop(objects->full);
+    weft_chan_drop(objects->empty);
+}
+
+struct waiter {
+    enum kind kind;
+    struct objects *objects;
+    bool has_deadline;
+    bool is_begun;
+    bool is_fickle; /* drops its future when it is woken, granted or not */
+    weft_wait_future future;
+};
+
+static weft_poll wait_for_it(weft_cx *cx, void *arg, intptr_t *result)
+{
+    struct waiter *state = arg;
+    if (!state->is_begun) {
+        state->is_begun = true;
+        if (state->has_deadline) {
+            (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+        }
+        future_init(&state->future, state->kind, state->objects);
+    } else if (state->is_fickle) {
+        weft_drop_future(&state->future.future);
+        weft_drop_future(&state->future.future);
+        *result = 99;
+        return WEFT_READY;
+    }
+    weft_poll poll = weft_poll_future(cx, &state->future.future, result);
+    if (poll == WEFT_READY && *result >= 0) {
+        let_go_of(state->kind, state->objects);
+    }
+    return poll;
+}
+
+static weft_task *wait_go(enum kind kind, struct objects *objects, bool has_deadline,
+                          bool is_fickle)
+{
+    const struct waiter state = {
+        .kind = kind, .objects = objects, .has_deadline = has_deadline, .is_fickle = is_fickle};
+    weft_task *task = NULL;
+    CHECK_EQ(weft_spawn_poll(&task, wait_for_it, &state, sizeof(state), NULL), 0);
+    return task;
+}
+
+static intptr_t wait_for_each(void *arg)
+{
+    (void)arg;
+    for (enum kind kind = 0; kind < KINDS; kind++) {
+        tap_doing("kind %d", (int)kind);
+        struct objects objects;
+        objects_init(&objects);
+        /* Cancelled, and out of time: nothing has changed. */
+        weft_task *task = wait_go(kind, &objects, false, false);
+        wait_for_state(task, WEFT_BLOCKED);
+        CHECK_EQ(weft_cancel(task), 0);
+        CHECK_EQ(weft_await(task), -ECANCELED);
+        CHECK_EQ(weft_await(wait_go(kind, &objects, true, false)), -ETIMEDOUT);
+        /* Granted. */
+        task = wait_go(kind, &objects, false, false);
+        wait_for_state(task, WEFT_BLOCKED);
+        allow(kind, &objects);
+        CHECK_EQ(weft_await(task), 0);
+        objects_done(&objects, kind);
+    }
+    return 0;
+}
+
+static void a_poll_task_waits_for_everything(void)
+{
+    run_under(EVERYWHERE, wait_for_each);
+}
+
+/* What the first cannot take is the second's. */
+static intptr_t drop_each(void *arg)
+{
+    (void)arg;
+    for (enum kind kind = 0; kind < KINDS; kind++) {
+        tap_doing("kind %d", (int)kind);
+        struct objects objects;
+        if (kind == BARRIER) {
+            continue; /* all have come: nobody is left to pass it on to */
+        }
+        objects_init(&objects);
+        weft_task *fickle = wait_go(kind, &objects, false, true);
+        wait_for_state(fickle, WEFT_BLOCKED);
+        weft_task *second = wait_go(kind, &objects, false, false);
+        wait_for_state(second, WEFT_BLOCKED);
+        allow(kind, &objects);
+        CHECK_EQ(weft_await(fickle), 99);
+        if (kind == SEND) {
+            allow(kind, &objects); /* the item of the first was taken: it stays sent */
+        }
+        CHECK_EQ(weft_await(second), 0);
+        objects_done(&objects, kind);
+    }
+    return 0;
+}
+
+static void a_future_that_is_dropped_passes_on_what_it_was_given(void)
+{
+    run_under(EVERYWHERE, drop_each);
+}
+
+static intptr_t await_at_once(void *arg)
+{
+    (void)arg;
+    weft_wait_future future;
+    weft_mutex mutex = {{0}};
+    weft_lock_future(&future, &mutex);
+    CHECK_EQ(weft_await_future(&future.future), 0);
+    weft_lock_future(&future, &mutex);
+    CHECK_EQ(weft_await_future(&future.future), -EDEADLK);
+    CHECK_EQ(weft_mutex_unlock(&mutex), 0);
+
+    weft_barrier alone = WEFT_BARRIER_INIT(1);
+    weft_barrier nobody = {{0}};
+    weft_barrier_future(&future, &alone);
+    CHECK_EQ(weft_await_future(&future.future), 1);
+    weft_barrier_future(&future, &nobody);
+    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+
+    weft_sem sem = WEFT_SEM_INIT(3);
+    weft_acquire_future(&future, &sem, 3);
+    CHECK_EQ(weft_await_future(&future.future), 0);
+    weft_acquire_future(&future, &sem, 0);
+    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+
+    weft_chan *chan = NULL;
+    int item = 5;
+    CHECK_EQ(weft_chan_open(&chan, sizeof(int), 1), 0);
+    weft_send_future(&future, chan, &item);
+    CHECK_EQ(weft_await_future(&future.future), 0);
+    item = 0;
+    weft_recv_future(&future, chan, &item);
+    CHECK_EQ(weft_await_future(&future.future), 0);
+    CHECK_EQ(item, 5);
+    CHECK_EQ(weft_chan_close(chan), 0);
+    weft_recv_future(&future, chan, &item);
+    CHECK_EQ(weft_await_future(&future.future), -EPIPE);
+    weft_send_future(&future, chan, NULL);
+    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+    weft_chan_drop(chan);
+    return 0;
+}
+
+static intptr_t await_nothing(void *arg)
+{
+    (void)arg;
+    static struct objects none;
+    for (enum kind kind = 0; kind < KINDS; kind++) {
+        tap_doing("kind %d", (int)kind);
+        weft_wait_future future;
+        switch (kind) {
+        case LOCK:
+            weft_lock_future(&future, NULL);
+            break;
+        case READ:
+            weft_read_future(&future, NULL);
+            break;
+        case WRITE:
+            weft_write_future(&future, NULL);
+            break;
+        case ACQUIRE:
+            weft_acquire_future(&future, NULL, 1);
+            break;
+        case NOTIFIED:
+            weft_notified_future(&future, NULL);
+            break;
+        case GROUP:
+            weft_group_future(&future, NULL);
+            break;
+        case LATCH:
+            weft_latch_future(&future, NULL);
+            break;
+        case BARRIER:
+            weft_barrier_future(&future, NULL);
+            break;
+        default:
+            future_init(&future, kind, &none); /* without a channel */
+            break;
+        }
+        CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+    }
+    return 0;
+}
+
+static void what_is_there_is_ready_at_once(void)
+{
+    run_under(ON_ONE_WORKER, await_at_once);
+    run_under(ON_ONE_WORKER, await_nothing);
+}
+
+/* ---- crowds ---------------------------------------------------------------------------------- */
+
+enum { ITEMS = 300, WORKERS = 4 };
+
+struct relay {
+    weft_chan *in;
+    weft_chan *out;
+    weft_mutex *mutex;
+    int *moved; /* plain, under the mutex */
+    int step;
+    int item;
+    weft_wait_future future;
+};
+
+/* Receives, counts under the mutex, sends; until the channel is closed. */
+static weft_poll move_items(weft_cx *cx, void *arg, intptr_t *result)
+{
+    struct relay *state = arg;
+    for (;;) {
+        if (state->future.future.poll == NULL) {
+            if (state->step == 0) {
+                weft_recv_future(&state->future, state->in, &state->item);
+            } else if (state->step == 1) {
+                weft_lock_future(&state->future, state->mutex);
+            } else {
+                weft_send_future(&state->future, state->out, &state->item);
+            }
+        }
+        if (weft_poll_future(cx, &state->future.future, result) == WEFT_PENDING) {
+            return WEFT_PENDING;
+        }
+        if (*result == -EPIPE && state->step == 0) {
+            *result = 0;
+            return WEFT_READY;
+        }
+        CHECK_EQ(*result, 0);
+        if (state->step == 1) {
+            (*state->moved)++;
+            CHECK_EQ(weft_mutex_unlock(state->mutex), 0);
+        }
+        state->future.future.poll = NULL;
+        state->step = (state->step + 1) % 3;
+    }
+}
+
+static intptr_t feed(void *chan)
+{
+    for (int i = 1; i <= ITEMS; i++) {
+        CHECK_EQ(weft_send(chan, &i), 0);
+    }
+    return weft_chan_close(chan);
+}
+
+static intptr_t relay_items(void *arg)
+{
+    (void)arg;
+    weft_mutex mutex = {{0}};
+    int moved = 0;
+    struct relay relay = {.mutex = &mutex, .moved = &moved};
+    weft_task *tasks[WORKERS];
+    CHECK_EQ(weft_chan_open(&relay.in, sizeof(int), 0), 0);
+    CHECK_EQ(weft_chan_open(&relay.out, sizeof(int), 2), 0);
+    weft_task *feeder = go(feed, relay.in);
+    for (int i = 0; i < WORKERS; i++) {
+        CHECK_EQ(weft_spawn_poll(&tasks[i], move_items, &relay, sizeof(relay), NULL), 0);
+    }
+    int64_t sum = 0;
+    for (int i = 0; i < ITEMS; i++) {
+        int item = 0;
+        CHECK_EQ(weft_recv(relay.out, &item), 0);
+        sum += item;
+    }
+    CHECK_EQ(weft_await(feeder), 0);
+    CHECK_EQ(weft_await_all(tasks, WORKERS, NULL), 0);
+    CHECK_EQ(sum, (int64_t)ITEMS * (ITEMS + 1) / 2);
+    CHECK_EQ(moved, ITEMS);
+    weft_chan_drop(relay.in);
+    weft_chan_drop(relay.out);
+    return 0;
+}
+
+static void each_item_passes_once_through_poll_tasks(void)
+{
+    run_under(EVERYWHERE, relay_items);
+}
+
+/* ---- by force -------------------------------------------------------------------------------- */
+
+static weft_poll wait_shielded(weft_cx *cx, void *arg, intptr_t *result)
+{
+    CHECK_EQ(weft_shield(1), 0);
+    return wait_for_it(cx, arg, result);
+}
+
+static void a_forced_close_takes_futures_out(void)
+{
+    static const struct setting one = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
+    for (enum kind kind = 0; kind < KINDS; kind++) {
+        tap_doing("kind %d", (int)kind);
+        struct objects objects;
+        objects_init(&objects);
+        const struct waiter state = {.kind = kind, .objects = &objects};
+        const weft_options options = options_of(&one);
+        weft_runtime *runtime = NULL;
+        weft_task *task = NULL;
+        CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+        CHECK_EQ(
+            weft_runtime_spawn_poll(runtime, &task, wait_shielded, &state, sizeof(state), NULL), 0);
+        wait_for_state(task, WEFT_BLOCKED);
+        CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+        CHECK_EQ(weft_await(task), -ECANCELED);
+        if (kind != BARRIER) {
+            allow(kind, &objects); /* nobody is there who could be granted it */
+        }
+        objects_done(&objects, kind);
+    }
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_poll_task_waits_for_everything),
+    TAP_TEST(a_future_that_is_dropped_passes_on_what_it_was_given),
+    TAP_TEST(what_is_there_is_ready_at_once),
+    TAP_TEST(each_item_passes_once_through_poll_tasks),
+    TAP_TEST(a_forced_close_takes_futures_out),
+};
+TAP_MAIN(tests)
