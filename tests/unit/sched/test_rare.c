@@ -504,17 +504,15 @@ static intptr_t keep_the_worker(void *arg)
     return 0;
 }
 
-struct eviction {
-    weft_runtime *runtime;
-    wf_atomic_u32 thread;
-};
-
-static void *close_at_once(void *arg)
+/* Nothing else runs there until the runtime is closed by force. */
+static intptr_t keep_the_worker_to_the_end(void *arg)
 {
-    struct eviction *eviction = arg;
-    wf_store_release(&eviction->thread, (uint32_t)gettid()); /* to wait_for */
-    CHECK_EQ(weft_runtime_close(eviction->runtime, 0), -ETIMEDOUT);
-    return NULL;
+    weft_runtime *runtime = weft_runtime_self();
+    raise_by_one(arg);
+    while (wf_load_acquire(&runtime->is_leaving) != WF_LEAVE_NOW) { /* to the closer's store */
+        (void)sched_yield();
+    }
+    return 0;
 }
 
 /* The guest was counted in the host, and waited for the queue; there was room and it was told, but
@@ -527,28 +525,23 @@ static void the_count_of_a_guest_that_was_woken_is_given_back(void)
     limited.tasks_max = 3;
     limited.spawn_waits = true;
     struct guest guest = {.host = NULL};
-    struct eviction eviction = {.runtime = NULL};
-    struct keeper at_home = {.begun = {0}};
+    weft_runtime *home = NULL;
+    wf_atomic_u32 is_home_busy = {0};
     struct keeper abroad = {.begun = {0}};
     CHECK_EQ(weft_runtime_open(&guest.host, &limited), 0);
-    CHECK_EQ(weft_runtime_open(&eviction.runtime, &options), 0);
+    CHECK_EQ(weft_runtime_open(&home, &options), 0);
     weft_task *first = go_into(guest.host, keep_the_worker, &abroad);
     wait_for(&abroad.begun, 1);
     weft_task *second = go_into(guest.host, echo, (void *)7); /* the queue is full */
-    weft_task *waiting = go_into(eviction.runtime, spawn_outside, &guest);
+    weft_task *waiting = go_into(home, spawn_outside, &guest);
     wait_for_state(waiting, WEFT_BLOCKED);
-    weft_task *busy = go_into(eviction.runtime, keep_the_worker, &at_home);
-    wait_for(&at_home.begun, 1);
+    weft_task *busy = go_into(home, keep_the_worker_to_the_end, &is_home_busy);
+    wait_for(&is_home_busy, 1);
     raise_by_one(&abroad.may_end);
     CHECK_EQ(weft_await(first), 0);
     CHECK_EQ(weft_await(second), 7); /* it was taken out of the queue */
-    CHECK_EQ(state_of(waiting), WEFT_READY);
-    pthread_t closer;
-    CHECK_EQ(wf_thread_start(&closer, close_at_once, &eviction, &(struct wf_thread_options){0}), 0);
-    wait_for(&eviction.thread, 1);
-    wait_until_asleep((int)wf_load_acquire(&eviction.thread)); /* it waits for the worker */
-    raise_by_one(&at_home.may_end);
-    CHECK_EQ(wf_thread_join(closer), 0);
+    CHECK_EQ(state_of(waiting), WEFT_RUNNABLE);
+    CHECK_EQ(weft_runtime_close(home, 0), -ETIMEDOUT);
     CHECK_EQ(weft_await(busy), 0);
     CHECK_EQ(weft_await(waiting), -ECANCELED);
     weft_task *tasks[3];
