@@ -190,8 +190,7 @@ static inline __attribute__((always_inline)) void wf_let_begin(struct weft_task 
 
 /* ---- wait records -------------------------------------------------------------------------- */
 
-/* [the task]  As wf_wait_begin, for a wait that is not one for a task, if nothing but the record is
- * needed.  True: it is there, and wf_wait_unnote ends the wait; false: nothing was done. */
+/* [the task]  As wf_wait_begin, for a wait in a channel, if nothing but the record is needed.  True: it is there, and wf_wait_unnote ends the wait; false: nothing was done. */
 static inline bool wf_wait_note(struct wf_worker *worker, struct weft_task *self,
                                 enum weft_wait wait, const void *object)
 {
@@ -211,12 +210,14 @@ static inline bool wf_wait_note(struct wf_worker *worker, struct weft_task *self
     wf_store_relaxed(&self->wait_since, worker->now_ns);
     wf_store_relaxed(&self->wait_task_id, 0);
     wf_store_relaxed(&self->wait, (uint8_t)wait);
+    wf_counter_add(&worker->counters.waits_in_sync, 1);
     return true;
 #endif
 }
 
 static inline void wf_wait_unnote(struct weft_task *self)
 {
+    wf_counter_add(&wf_worker_self()->counters.sync_waits_ended, 1);
     wf_store_relaxed(&self->wait, WEFT_WAIT_NOTHING); /* relaxed: as above */
 }
 

@@ -94,6 +94,38 @@ static intptr_t acquire_one(void *sem)
     return weft_sem_acquire(sem, 1);
 }
 
+static intptr_t receive_one(void *chan)
+{
+    int item;
+    return weft_recv(chan, &item);
+}
+
+static intptr_t send_two(void *chan)
+{
+    const int item = 1;
+    CHECK_EQ(weft_send(chan, &item), 0);
+    return weft_send(chan, &item);
+}
+
+static intptr_t select_one(void *chan)
+{
+    int item;
+    weft_case cases[1] = {weft_case_recv(chan, &item)};
+    return weft_select(cases, 1, 0);
+}
+
+static void check_stuck(weft_options options, weft_fn fn, void *arg, const char *words)
+{
+    struct report report = {.length = 0};
+    options.on_deadlock = take_report;
+    options.hook_context = &report;
+    CHECK_EQ(weft_run(fn, arg, &options), -EDEADLK);
+    CHECK_EQ(wf_load_acquire(&report.count), 1);
+    CHECK_EQ(report.waiting, 1);
+    CHECK_EQ(report.length, 0);
+    CHECK(strstr(report.text, words) != NULL);
+}
+
 static void waiting_for_what_nobody_can_give_is_reported(void)
 {
     if (wf_thread_count() != 1) {
@@ -101,14 +133,13 @@ static void waiting_for_what_nobody_can_give_is_reported(void)
     }
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_sem sem = WEFT_SEM_INIT(0);
-        struct report report = {.length = 0};
-        tour.options.on_deadlock = take_report;
-        tour.options.hook_context = &report;
-        CHECK_EQ(weft_run(acquire_one, &sem, &tour.options), -EDEADLK);
-        CHECK_EQ(wf_load_acquire(&report.count), 1);
-        CHECK_EQ(report.waiting, 1);
-        CHECK_EQ(report.length, 0);
-        CHECK(strstr(report.text, "\"main\" waits for semaphore") != NULL);
+        weft_chan *chan = NULL;
+        CHECK_EQ(weft_chan_open(&chan, sizeof(int), 1), 0);
+        check_stuck(tour.options, acquire_one, &sem, "\"main\" waits for semaphore");
+        check_stuck(tour.options, receive_one, chan, "\"main\" waits for receive");
+        check_stuck(tour.options, select_one, chan, "\"main\" waits for select");
+        check_stuck(tour.options, send_two, chan, "\"main\" waits for send");
+        weft_chan_drop(chan);
     }
 }
 
