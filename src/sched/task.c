@@ -151,6 +151,16 @@ fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf_worker *wor
     wf_store_release(&task->id, id_take(worker)); /* release: whoever finds it finds all of it */
 }
 
+/* [owner of cache; NULL: any]  Gives the memory of one back that nobody has seen. */
+static void unmake(struct wf_task_pool *pool, struct wf_task_cache *cache, struct weft_task *task)
+{
+    if (task->body == WF_BODY_POLL) {
+        wf_poll_done(task);
+    }
+    wf_task_reset(task);
+    wf_task_put(pool, cache, task);
+}
+
 /* [owner of cache; NULL: any]  Memory for a task, filled.  On error nothing is left behind. */
 static inline __attribute__((always_inline)) int make(struct wf_task_pool *pool,
                                                       struct wf_worker *worker,
@@ -166,16 +176,14 @@ static inline __attribute__((always_inline)) int make(struct wf_task_pool *pool,
     if (spawn->options != NULL || spawn->scope != NULL) {
         int rc = dress(task, spawn);
         if (rc != 0) {
-            wf_task_reset(task);
-            wf_task_put(pool, cache, task);
+            unmake(pool, cache, task);
             return rc;
         }
     }
     if (spawn->is_poll) {
         int rc = wf_poll_init(task, spawn);
         if (rc != 0) {
-            wf_task_reset(task);
-            wf_task_put(pool, cache, task);
+            unmake(pool, cache, task);
             return rc;
         }
     }
@@ -191,8 +199,7 @@ int wf_task_make(struct wf_worker *worker, const struct wf_spawn *spawn, struct 
 
 void wf_task_unmake(struct wf_worker *worker, struct weft_task *task)
 {
-    wf_task_reset(task);
-    wf_task_put(worker->pool, &worker->tasks, task);
+    unmake(worker->pool, &worker->tasks, task);
 }
 
 /* Inline, so that a spawn without options carries nothing about, and looks at none. */
@@ -234,8 +241,7 @@ static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spaw
     }
     wf_lock_release(&runtime->gate);
     if (rc != 0) {
-        wf_task_reset(task);
-        wf_task_put(runtime->pool, NULL, task);
+        unmake(runtime->pool, NULL, task);
         return rc;
     }
     *out = task;

@@ -636,6 +636,52 @@ static void a_forced_close_drops_futures(void)
     }
 }
 
+static intptr_t hog_the_worker(void *is_over)
+{
+    hold_for(is_over, 1);
+    return 0;
+}
+
+static intptr_t change_the_deadline(void *arg)
+{
+    (void)weft_deadline(WEFT_NEVER); /* its end looks at what it may have left */
+    CHECK_EQ(weft_sleep(1), 0);
+    return echo(arg);
+}
+
+/* The state lies where green threads have their alarms and cleanups. */
+static void a_poll_task_that_is_refused_leaves_nothing_behind(void)
+{
+    enum { REFUSALS = 100 };
+    for (struct tour tour = {.which = ON_ONE_WORKER}; tour_next(&tour);) {
+        weft_runtime *runtime;
+        wf_atomic_u32 is_over = {0};
+        struct small small;
+        struct large large;
+        memset(&small, 0x5a, sizeof(small));
+        memset(&large, 3, sizeof(large));
+        tour.options.global_capacity = 1;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        weft_task *hog = go_into(runtime, hog_the_worker, &is_over);
+        wait_for_state(hog, WEFT_RUNNING);
+        weft_task *queued = go_into(runtime, echo, NULL);
+        for (int i = 0; i < REFUSALS; i++) {
+            CHECK_EQ(weft_runtime_spawn_poll(runtime, NULL, sum_small, &small, sizeof(small), NULL),
+                     -EAGAIN);
+            CHECK_EQ(weft_runtime_spawn_poll(runtime, NULL, sum_large, &large, sizeof(large), NULL),
+                     -EAGAIN);
+        }
+        raise_by_one(&is_over);
+        CHECK_EQ(weft_await(hog), 0);
+        CHECK_EQ(weft_await(queued), 0);
+        for (intptr_t i = 0; i < REFUSALS; i++) {
+            weft_task *task = go_into(runtime, change_the_deadline, (void *)i);
+            CHECK_EQ(weft_await(task), i);
+        }
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
 static weft_poll poll_ready_futures(weft_cx *cx, void *arg, intptr_t *result)
 {
     unsigned *left = arg;
@@ -680,6 +726,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_future_may_have_an_end_in_time),
     TAP_TEST(a_task_that_ends_drops_its_futures),
     TAP_TEST(a_forced_close_drops_futures),
+    TAP_TEST(a_poll_task_that_is_refused_leaves_nothing_behind),
     TAP_TEST(futures_that_are_always_ready_starve_nobody),
 };
 TAP_MAIN(tests)
