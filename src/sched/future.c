@@ -123,6 +123,7 @@ static weft_poll sleep_poll(weft_cx *cx, weft_future *future, intptr_t *result)
         wf_parting_add(self, &sleep->parting);
     }
     wf_patience_keep(&sleep->patience, self, sleep->at);
+    wf_cx_give_back(cx);
     return WEFT_PENDING;
 }
 
@@ -233,6 +234,7 @@ static weft_poll ending_poll(weft_cx *cx, weft_future *future, intptr_t *result)
         return ending_over(ending, rc, result);
     }
     wf_patience_keep(&ending->patience, self, WEFT_NEVER);
+    wf_cx_give_back(cx);
     return WEFT_PENDING;
 }
 

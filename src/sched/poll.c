@@ -82,6 +82,11 @@ bool wf_cx_spend(struct weft_cx *cx)
     return true;
 }
 
+void wf_cx_give_back(struct weft_cx *cx)
+{
+    cx->task->budget++;
+}
+
 static int spawn_poll(weft_runtime *runtime, weft_task **out, struct wf_spawn *spawn)
 {
     if (spawn->fn == NULL || spawn->state_size > WEFT_POLL_STATE_MAX ||

@@ -84,6 +84,10 @@ struct weft_cx {
 /* poll.c  [the task]  Counts one operation.  False: it has had its share; the future gives
  * WEFT_PENDING, and is polled again soon. */
 bool wf_cx_spend(struct weft_cx *cx);
+/* poll.c  [the task]  There was nothing to be done: the operation does not count.  Else who waits
+ * for many at once would have had its share before it has asked the last of them, again and again.
+ */
+void wf_cx_give_back(struct weft_cx *cx);
 
 /* The time that a future has.  All zeros: it does not wait. */
 struct wf_patience {

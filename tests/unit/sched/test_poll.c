@@ -711,6 +711,36 @@ static void futures_that_are_always_ready_starve_nobody(void)
     run_under(EVERYWHERE, have_ones_share);
 }
 
+/* More than a task may do in one turn. */
+enum { CROWD = 1000 };
+
+struct crowd {
+    weft_join_future join;
+    weft_branch branches[CROWD];
+    weft_sleep_future naps[CROWD];
+};
+
+static intptr_t wait_for_a_crowd(void *arg)
+{
+    (void)arg;
+    struct crowd *crowd = malloc(sizeof(*crowd));
+    CHECK(crowd != NULL);
+    for (int i = 0; i < CROWD; i++) {
+        weft_time at = i < CROWD - 1 ? WEFT_NEVER : weft_in(WEFT_MILLISECOND);
+        weft_sleep_future_init(&crowd->naps[i], at);
+        crowd->branches[i] = (weft_branch){.future = &crowd->naps[i].future};
+    }
+    weft_join_future_init(&crowd->join, WEFT_JOIN_RACE, crowd->branches, CROWD);
+    CHECK_EQ(weft_await_future(&crowd->join.future), CROWD - 1);
+    free(crowd);
+    return 0;
+}
+
+static void of_a_crowd_of_futures_each_is_asked(void)
+{
+    run_under(EVERYWHERE, wait_for_a_crowd);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_poll_task_has_a_copy_of_its_state),
     TAP_TEST(a_wake_is_never_lost),
@@ -728,5 +758,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_forced_close_drops_futures),
     TAP_TEST(a_poll_task_that_is_refused_leaves_nothing_behind),
     TAP_TEST(futures_that_are_always_ready_starve_nobody),
+    TAP_TEST(of_a_crowd_of_futures_each_is_asked),
 };
 TAP_MAIN(tests)
