@@ -96,6 +96,7 @@ void weft_fail(int error, const char *format, ...)
         wf_forks_cut(self); /* first: they may use what the cleanups free */
     }
     wf_cleanups_run(self);
+    wf_partings_forget(self); /* of futures that it polled, and now nobody polls any more */
     WEFT_CHECK(self->open_scopes == NULL);
     (void)wf_fetch_or_relaxed(&self->marks, WF_MARK_FAILED); /* relaxed: (T3) orders it */
     wf_task_exit(self, error);

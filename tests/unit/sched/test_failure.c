@@ -539,12 +539,71 @@ static void without_a_hook_the_report_goes_to_stderr(void)
     CHECK(strstr(strchr(line, '\n'), "hapless") == NULL); /* once */
 }
 
+/* ---- in the middle of a future --------------------------------------------------------------- */
+
+/* Waits for a task, and gives up when it is polled again. */
+struct despair {
+    weft_future future;
+    weft_task_future other;
+    bool has_begun;
+};
+
+static weft_poll despair_poll(weft_cx *cx, weft_future *future, intptr_t *result)
+{
+    struct despair *despair = (struct despair *)(void *)future;
+    if (despair->has_begun) {
+        weft_fail(-EIO, "nothing will come of it");
+    }
+    despair->has_begun = true;
+    CHECK_EQ(weft_poll_future(cx, &despair->other.future, result), WEFT_PENDING);
+    weft_wake(weft_cx_waker(cx));
+    return WEFT_PENDING;
+}
+
+static intptr_t sleep_for_ever(void *arg)
+{
+    (void)arg;
+    return weft_sleep_until(WEFT_NEVER);
+}
+
+static intptr_t despair_of(void *other)
+{
+    struct despair despair = {.future = {.poll = despair_poll}};
+    weft_task_future_init(&despair.other, weft_task_ref(other), true);
+    return weft_await_future(&despair.future);
+}
+
+static intptr_t leave_no_deadline(void *arg)
+{
+    (void)weft_deadline(WEFT_NEVER); /* so its end looks at what is left */
+    return echo(arg);
+}
+
+/* What its futures had left with others lies in a frame that is gone. */
+static intptr_t fail_in_a_future(void *arg)
+{
+    (void)arg;
+    for (intptr_t i = 0; i < 10; i++) {
+        weft_task *sleeper = go(sleep_for_ever, NULL);
+        CHECK_EQ(weft_await(go(despair_of, sleeper)), -EIO);
+        CHECK_EQ(weft_await(sleeper), -ECANCELED); /* the future was dropped */
+        CHECK_EQ(weft_await(go(leave_no_deadline, (void *)i)), i);
+    }
+    return 0;
+}
+
+static void a_failing_task_drops_its_futures(void)
+{
+    run_under(EVERYWHERE, fail_in_a_future);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_task_fails_from_any_depth_after_its_cleanups),
     TAP_TEST(only_a_task_that_failed_has_a_message),
     TAP_TEST(cleanups_run_on_every_way_out),
     TAP_TEST(a_task_that_returns_with_a_cleanup_is_stopped),
     TAP_TEST(a_failing_task_gives_its_values_back),
+    TAP_TEST(a_failing_task_drops_its_futures),
     TAP_TEST(a_failure_leaves_the_others_alone),
     TAP_TEST(a_failure_that_nobody_looked_at_is_reported_once),
     TAP_TEST(reports_come_when_nothing_is_left_to_run),
