@@ -115,6 +115,7 @@ static weft_poll poll(weft_cx *cx, weft_future *future, intptr_t *result)
         return WEFT_READY;
     }
     wf_patience_keep(&wait->patience, self, WEFT_NEVER);
+    wf_cx_give_back(cx);
     return WEFT_PENDING;
 }
 

@@ -157,7 +157,7 @@ static intptr_t sleep_among_the_busy(void *arg)
     return weft_await_all(tasks, count, NULL);
 }
 
-/* behaviour 25: nobody is ever idle, so a worker has to look between two turns. */
+/* behaviour 25, part of S4.44: nobody is ever idle, so a worker has to look between two turns. */
 static void timers_fire_while_all_are_busy(void)
 {
     run_under(EVERYWHERE, sleep_among_the_busy);

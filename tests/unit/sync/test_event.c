@@ -546,6 +546,86 @@ static void a_cell_has_one_value(void)
     CHECK_EQ(weft_cell_make(&other, make_value, &left, NULL), -EINVAL);
 }
 
+/* ---- what a wait is for ---------------------------------------------------------------------- */
+
+struct reasons {
+    weft_mutex mutex;
+    weft_chan *full;
+    weft_chan *empty;
+    weft_task *other;
+};
+
+static intptr_t wait_for_task(void *arg)
+{
+    return weft_join(((struct reasons *)arg)->other, NULL);
+}
+
+static intptr_t wait_for_time(void *arg)
+{
+    (void)arg;
+    return weft_sleep(3600 * WEFT_SECOND);
+}
+
+static intptr_t wait_for_mutex(void *arg)
+{
+    return weft_mutex_lock(&((struct reasons *)arg)->mutex);
+}
+
+static intptr_t wait_for_room(void *arg)
+{
+    const int item = 0;
+    return weft_send(((struct reasons *)arg)->full, &item);
+}
+
+static intptr_t wait_for_item(void *arg)
+{
+    int item;
+    return weft_recv(((struct reasons *)arg)->empty, &item);
+}
+
+static intptr_t wait_for_all_reasons(void *arg)
+{
+    (void)arg;
+    static const struct {
+        weft_fn fn;
+        enum weft_wait wait;
+        const char *name;
+    } kinds[] = {
+        {wait_for_time, WEFT_WAIT_TIME, "time"},       {wait_for_task, WEFT_WAIT_TASK, "task"},
+        {wait_for_mutex, WEFT_WAIT_MUTEX, "mutex"},    {wait_for_room, WEFT_WAIT_SEND, "send"},
+        {wait_for_item, WEFT_WAIT_RECEIVE, "receive"},
+    };
+    enum { COUNT = sizeof(kinds) / sizeof(kinds[0]) };
+    struct reasons reasons = {.other = NULL};
+    weft_task *tasks[COUNT];
+    const int item = 0;
+    CHECK_EQ(weft_mutex_lock(&reasons.mutex), 0);
+    CHECK_EQ(weft_chan_open(&reasons.full, sizeof(int), 1), 0);
+    CHECK_EQ(weft_chan_open(&reasons.empty, sizeof(int), 1), 0);
+    CHECK_EQ(weft_send(reasons.full, &item), 0);
+    for (int i = 0; i < COUNT; i++) {
+        tasks[i] = go(kinds[i].fn, &reasons);
+        reasons.other = tasks[0];
+        wait_for_state(tasks[i], WEFT_BLOCKED);
+        CHECK_EQ(info_of(tasks[i]).wait, kinds[i].wait);
+        CHECK_STR(weft_wait_name(kinds[i].wait), kinds[i].name);
+    }
+    for (int i = COUNT - 1; i >= 0; i--) {
+        CHECK_EQ(weft_cancel(tasks[i]), 0);
+        CHECK_EQ(weft_await(tasks[i]), -ECANCELED);
+    }
+    CHECK_EQ(weft_mutex_unlock(&reasons.mutex), 0);
+    weft_chan_drop(reasons.full);
+    weft_chan_drop(reasons.empty);
+    return 0;
+}
+
+/* part of S1.14: all but I/O */
+static void every_wait_says_what_it_is_for(void)
+{
+    run_under(EVERYWHERE, wait_for_all_reasons);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_permit_is_kept_once),
     TAP_TEST(who_waits_is_notified_in_order),
@@ -561,5 +641,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(who_waits_for_a_once_may_leave),
     TAP_TEST(a_forced_close_hands_it_on),
     TAP_TEST(a_cell_has_one_value),
+    TAP_TEST(every_wait_says_what_it_is_for),
 };
 TAP_MAIN(tests)
