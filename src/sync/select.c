@@ -42,6 +42,7 @@ struct select {
     struct weft_chan **chans; /* all that take part, each once, by address */
     uint32_t chan_count;
     uint32_t *order; /* in which cases are looked at */
+    char *memory;    /* of the arrays; NULL: they lie in the frame */
     int32_t timer;   /* the case whose time comes first */
     weft_time at;    /* then; WEFT_NEVER: there is none */
 };
@@ -251,6 +252,7 @@ static void forget(struct wf_parting *parting)
         WF_REACHED("select.item_comes_back");
         wf_chan_put_back(select->cases[winner].object, select->cases[winner].item);
     }
+    wf_free(select->memory);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */
@@ -411,6 +413,7 @@ static __attribute__((noinline)) int run_many(struct select *select, weft_case *
     if (memory == NULL) {
         return -ENOMEM;
     }
+    select->memory = memory;
     select->arms = (struct arm *)(void *)memory;
     select->chans = (struct weft_chan **)(void *)(memory + count * sizeof(struct arm));
     select->order = (uint32_t *)(void *)(select->chans + count);
@@ -436,5 +439,6 @@ int weft_select(weft_case *cases, size_t count, int try_only)
     select.arms = arms;
     select.chans = chans;
     select.order = order;
+    select.memory = NULL;
     return run(&select, cases, (uint32_t)count, try_only != 0);
 }

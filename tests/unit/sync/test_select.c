@@ -531,6 +531,35 @@ static void who_is_ended_by_force_leaves_everything(void)
     }
 }
 
+static intptr_t choose_of_many_shielded(void *chan)
+{
+    enum { MANY = 17 }; /* one more than fit into the frame */
+    weft_case cases[MANY];
+    int items[MANY];
+    CHECK_EQ(weft_shield(1), 0);
+    for (int i = 0; i < MANY; i++) {
+        cases[i] = weft_case_recv(chan, &items[i]);
+    }
+    (void)weft_select(cases, MANY, 0);
+    tap_fail(__FILE__, __LINE__, "it is never resumed");
+}
+
+/* The sanitizers say whether its memory is lost. */
+static void who_is_ended_by_force_gives_its_memory_back(void)
+{
+    weft_runtime *runtime = NULL;
+    weft_chan *chan;
+    int item = 0;
+    CHECK_EQ(weft_chan_open(&chan, sizeof(int), 0), 0);
+    CHECK_EQ(weft_runtime_open(&runtime, &(weft_options){.workers = 1}), 0);
+    weft_task *task = go_into(runtime, choose_of_many_shielded, chan);
+    wait_for_state(task, WEFT_BLOCKED);
+    CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    CHECK_EQ(weft_try_send(chan, &item), -EAGAIN); /* nobody waits */
+    weft_chan_drop(chan);
+}
+
 struct hog {
     wf_atomic_u32 is_running;
     wf_atomic_u32 is_over;
@@ -608,6 +637,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(up_to_16_cases_need_no_memory),
     TAP_TEST(a_channel_that_cannot_grow_is_an_error),
     TAP_TEST(who_is_ended_by_force_leaves_everything),
+    TAP_TEST(who_is_ended_by_force_gives_its_memory_back),
     TAP_TEST(an_item_for_one_who_is_gone_comes_back),
 };
 TAP_MAIN(tests)
