@@ -310,10 +310,13 @@ static void place_nowhere(weft_runtime *runtime, struct wf_worker *worker, struc
     (void)task;
 }
 
-/* What others still know of a task that waits, and whose stack goes. */
+/* What others still know of a task that waits, and whose stack goes; and what it holds. */
 static void forget(struct weft_task *task)
 {
     wf_partings_forget(task);
+    if (task->held != NULL) {
+        wf_held_release(task);
+    }
     if (task->body != WF_BODY_POLL) {
         wf_alarm_clear(&task->alarm);
     }
@@ -342,15 +345,20 @@ static void end_leftovers(weft_runtime *runtime)
     runtime->policy = &nobody;
     struct leftovers leftovers = {0};
     wf_task_pool_visit(runtime->pool, collect, &leftovers);
+    struct wf_chain forgotten = {0};
     struct wf_node *node;
     while ((node = wf_chain_pop(&leftovers.tasks)) != NULL) {
+        forget(wf_container_of(node, struct weft_task, node));
+        wf_chain_push(&forgotten, node);
+    }
+    /* Only now: what they waited in and held may lie in the memory of any of them. */
+    while ((node = wf_chain_pop(&forgotten)) != NULL) {
         struct weft_task *task = wf_container_of(node, struct weft_task, node);
         struct wf_stack *stack = task->fiber != NULL ? task->fiber->stack : NULL;
         if (stack != NULL) {
             stack->next = leftovers.stacks;
             leftovers.stacks = stack;
         }
-        forget(task);
         (void)wf_state_cancel(&task->state);
         (void)wf_state_wake(
             &task->state); /* active, also behind a shield: its end is one of those */

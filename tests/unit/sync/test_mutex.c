@@ -526,6 +526,52 @@ static void a_forced_close_unlocks_what_a_task_holds(void)
     CHECK_EQ(report.error, -EOWNERDEAD);
 }
 
+/* A mutex that lies in what is freed with the task that has it. */
+struct heirloom {
+    weft_mutex mutex;
+    weft_mutex **where;
+    wf_atomic_u32 *is_there;
+};
+
+static intptr_t keep_heirloom(void *arg)
+{
+    struct heirloom *heirloom = arg; /* a copy of its own */
+    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_mutex_lock(&heirloom->mutex), 0);
+    *heirloom->where = &heirloom->mutex;
+    raise_by_one(heirloom->is_there);
+    return weft_sleep_until(WEFT_NEVER);
+}
+
+static void a_forced_close_ends_waits_before_it_frees_anything(void)
+{
+    enum { HEIRS = 2 };
+    struct report report = {.error = 0};
+    const weft_options options = {.workers = 2, .on_failure = keep_report, .hook_context = &report};
+    weft_mutex *mutexes[HEIRS];
+    struct sync_wait waits[HEIRS];
+    weft_task *heirs[HEIRS];
+    wf_atomic_u32 is_there = {0};
+    weft_runtime *runtime = NULL;
+    CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+    for (uint32_t i = 0; i < HEIRS; i++) {
+        struct heirloom heirloom = {.where = &mutexes[i], .is_there = &is_there};
+        const weft_task_options copied = {.arg_copy = sizeof(heirloom)};
+        CHECK_EQ(weft_runtime_spawn(runtime, NULL, keep_heirloom, &heirloom, &copied), 0);
+        wait_for(&is_there, i + 1);
+    }
+    for (uint32_t i = 0; i < HEIRS; i++) {
+        waits[i] = (struct sync_wait){lock, mutexes[i], WEFT_WAIT_MUTEX};
+        heirs[i] = go_into(runtime, call_it_shielded, &waits[i]);
+        wait_for_state(heirs[i], WEFT_BLOCKED);
+    }
+    CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+    for (uint32_t i = 0; i < HEIRS; i++) {
+        CHECK_EQ(weft_await(heirs[i]), -ECANCELED);
+    }
+    CHECK_EQ(wf_load_acquire(&report.count), HEIRS);
+}
+
 static void print_a_report(void)
 {
     CHECK_EQ(weft_run(return_with_it, NULL, &(weft_options){.workers = 1}), 7);
@@ -552,6 +598,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_forced_close_passes_a_chance_on),
     TAP_TEST(a_task_that_ends_unlocks_what_it_holds_and_is_reported),
     TAP_TEST(a_forced_close_unlocks_what_a_task_holds),
+    TAP_TEST(a_forced_close_ends_waits_before_it_frees_anything),
     TAP_TEST(without_a_hook_a_line_is_printed),
 };
 TAP_MAIN(tests)
