@@ -99,8 +99,6 @@ static inline bool wf_has_forks(const struct weft_task *self)
     return forks != NULL && forks->newest != NULL;
 }
 
-/* worker.c  The same as wf_worker_self gives, for who reads it once and does not switch. */
-extern _Thread_local struct wf_worker *wf_seat;
 /* task.c  [owner]  A task that is neither counted nor placed yet.  -ENOMEM. */
 int wf_task_make(struct wf_worker *worker, const struct wf_spawn *spawn, struct weft_task **out);
 /* task.c  [owner]  Takes it back, before anybody else has seen it. */

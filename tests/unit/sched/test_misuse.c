@@ -213,7 +213,7 @@ static weft_poll fail_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     (void)arg;
-    (void)result;
+    *result = 0;
     weft_fail(-EIO, NULL);
 }
 
@@ -221,7 +221,7 @@ static weft_poll clean_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     (void)arg;
-    (void)result;
+    *result = 0;
     weft_cleanup cleanup;
     weft_cleanup_push(&cleanup, free, NULL);
     return WEFT_READY;
