@@ -190,8 +190,8 @@ static inline __attribute__((always_inline)) void wf_let_begin(struct weft_task 
 
 /* ---- wait records -------------------------------------------------------------------------- */
 
-/* [the task]  As wf_wait_begin, for a wait in a channel, if nothing but the record is needed.  True:
- * it is there, and wf_wait_unnote ends the wait; false: nothing was done. */
+/* [the task]  As wf_wait_begin, for a wait in a channel, if nothing but the record is needed.
+ * True: it is there, and wf_wait_unnote ends the wait; false: nothing was done. */
 static inline bool wf_wait_note(struct wf_worker *worker, struct weft_task *self,
                                 enum weft_wait wait, const void *object)
 {
