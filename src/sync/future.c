@@ -148,14 +148,22 @@ void weft_lock_future(weft_wait_future *future, weft_mutex *mutex)
     (void)set_up(future, &lock_kind, mutex);
 }
 
+static int rwlock_begin(struct wait *wait, struct weft_task *self, bool is_writer)
+{
+    const uintptr_t holder = wf_holder_of(self);
+    return wf_rwlock_is_written(wait->object, holder)
+               ? -EDEADLK
+               : wf_rwlock_begin(wait->object, &wait->node, is_writer, holder);
+}
+
 static int read_begin(struct wait *wait, struct weft_task *self)
 {
-    return wf_rwlock_begin(wait->object, &wait->node, false, wf_holder_of(self));
+    return rwlock_begin(wait, self, false);
 }
 
 static int write_begin(struct wait *wait, struct weft_task *self)
 {
-    return wf_rwlock_begin(wait->object, &wait->node, true, wf_holder_of(self));
+    return rwlock_begin(wait, self, true);
 }
 
 static int rwlock_granted(struct wait *wait)

@@ -208,11 +208,16 @@ int wf_rwlock_granted(struct wf_wait_node *node, struct wf_rwlock *rwlock)
     return hold(rwlock, node->count, node->waiter.task);
 }
 
+bool wf_rwlock_is_written(const struct wf_rwlock *rwlock, uintptr_t holder)
+{
+    /* relaxed: who writes knows */
+    return (wf_load_relaxed(&rwlock->word) & ~WAITERS) == writer_word(holder);
+}
+
 static __attribute__((noinline)) int lock_slowly(struct wf_rwlock *rwlock, struct weft_task *self,
                                                  uint32_t wanted, uintptr_t holder)
 {
-    /* relaxed: who writes knows */
-    if ((wf_load_relaxed(&rwlock->word) & ~WAITERS) == writer_word(holder)) {
+    if (wf_rwlock_is_written(rwlock, holder)) {
         return -EDEADLK;
     }
     int rc = self != NULL ? wf_interrupted(self) : 0;

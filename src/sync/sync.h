@@ -230,6 +230,8 @@ int wf_rwlock_begin(struct wf_rwlock *rwlock, struct wf_wait_node *node, bool is
 int wf_rwlock_granted(struct wf_wait_node *node, struct wf_rwlock *rwlock);
 /* [any, not locked] */
 void wf_rwlock_abandon(struct wf_wait_node *node);
+/* [any]  By the caller. */
+bool wf_rwlock_is_written(const struct wf_rwlock *rwlock, uintptr_t holder);
 
 /* cond.c  See there. */
 struct wf_cond {

@@ -246,6 +246,15 @@ static intptr_t await_at_once(void *arg)
     CHECK_EQ(weft_await_future(&future.future), -EDEADLK);
     CHECK_EQ(weft_mutex_unlock(&mutex), 0);
 
+    weft_rwlock rwlock = {{0}};
+    weft_write_future(&future, &rwlock);
+    CHECK_EQ(weft_await_future(&future.future), 0);
+    weft_read_future(&future, &rwlock);
+    CHECK_EQ(weft_await_future(&future.future), -EDEADLK);
+    weft_write_future(&future, &rwlock);
+    CHECK_EQ(weft_await_future(&future.future), -EDEADLK);
+    CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
+
     weft_barrier alone = WEFT_BARRIER_INIT(1);
     weft_barrier nobody = {{0}};
     weft_barrier_future(&future, &alone);
