@@ -9,14 +9,15 @@
  *     while (weft_recv(chan, &number) == 0)  in another
  *
  * Handles:  counted, but for a oneshot, which lies where the program puts it.  A call needs a
- * handle of its caller's for as long as it takes. Items:    bytes, which are copied.  Who receives
- * a pointer has what it points to. Order:    items come out in the order in which they went in.  Of
- * those who wait, who came first is served first. Waiting:  a call that waits gives -ECANCELED once
- * the task was cancelled, and -ETIMEDOUT once its deadline has passed (weft_deadline, weft_in:
- * there is no other form with a time limit); then nothing was sent or received.  A call that need
- * not wait succeeds in any case. Called from a thread that is no worker it blocks that thread,
- * which has no deadline. Close:    wakes everybody.  Nothing more can be sent; what was sent before
- * can be received.
+ *           handle of its caller's for as long as it takes.
+ * Items:    bytes, which are copied.  Who receives a pointer has what it points to.
+ * Order:    items come out in the order in which they went in.  Of those who wait, who came first
+ *           is served first.
+ * Waiting:  a call that waits gives -ECANCELED once the task was cancelled, and -ETIMEDOUT once its
+ *           deadline has passed (weft_deadline, weft_in: there is no other form with a time limit);
+ *           then nothing was sent or received.  A call that need not wait succeeds in any case.
+ *           Called from a thread that is no worker it blocks that thread, which has no deadline.
+ * Close:    wakes everybody.  Nothing more can be sent; what was sent before can be received.
  */
 #ifndef WEFT_CHAN_H
 #define WEFT_CHAN_H
@@ -282,9 +283,10 @@ static inline weft_case weft_case_time(weft_time at)
  *     };
  *     int ran = weft_select(cases, 2, 0);
  *
- * >= 0         the index of the case that ran; its `result` is 0, or -EPIPE if its channel is
- * closed -EAGAIN      none can run, and `try_only` is not 0 -EINVAL      no cases, none of them
- * switched on (but with `try_only`), one without its channel, item or task, or of no known kind
+ * >= 0         the index of the case that ran; its `result` is 0, or -EPIPE: its channel is closed
+ * -EAGAIN      none can run, and `try_only` is not 0
+ * -EINVAL      no cases, none of them switched on (but with `try_only`), one without its channel,
+ *              item or task, or of no known kind
  * -EDEADLK     the calling task is in one of them
  * -ENOMEM      for more than 16 cases
  * -ECANCELED, -ETIMEDOUT: no case ran

@@ -11,7 +11,8 @@
  * Most state machines wait for futures.  A future is a struct of the caller's that waits for one
  * thing: the end of a sleep or of a task, a lock, an item of a channel.  The caller initialises it,
  * polls it until it is ready, and may drop it at any time.  From its first poll until it is ready
- * or dropped a future must stay where it is; its home is the state of the task.
+ * or dropped a future must stay where it is, and belongs to the task that polls it: no other may
+ * poll or drop it.  Its home is the state of the task.
  *
  *     struct state { int step; weft_sleep_future nap; };
  *

@@ -7,9 +7,10 @@
  *           moved or freed while somebody is inside a call with it.
  * Waiting:  suspends the calling task, never its worker's thread; called from a thread that is no
  *           worker it blocks that thread.  The calls whose names begin with try never wait, and
- * need no runtime at all. Ends:     a wait of a task ends with -ECANCELED when the task is
- * cancelled, and with -ETIMEDOUT when its deadline comes; nothing has changed then.  A call that
- * need not wait succeeds all the same.  There are no calls with a time limit of their own:
+ *           need no runtime at all.
+ * Ends:     a wait of a task ends with -ECANCELED when the task is cancelled, and with -ETIMEDOUT
+ *           when its deadline comes; nothing has changed then.  A call that need not wait succeeds
+ *           all the same.  There are no calls with a time limit of their own:
  *
  *               weft_time old = weft_deadline(weft_in(5 * WEFT_MILLISECOND));
  *               int rc = weft_sem_acquire(&seats, 1);

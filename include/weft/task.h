@@ -10,16 +10,16 @@
  *           from a thread that is no worker it blocks that thread.
  * Cancel:   a call that waits gives -ECANCELED once the calling task was cancelled, and -ETIMEDOUT
  *           once its deadline has passed; each time anew, until the task ends or stands behind a
- *           shield.  A cancel ends a wait at once; a deadline is looked at when a wait begins and
- *           when the task is woken.
+ *           shield.  Both end a wait that has begun.
  * Blocking: a system call that waits, or a long computation, keeps the worker's thread; other
- * workers go on.  weft_check in a long loop lets others run. Stacks:   64 KiB are usable unless the
- * options say otherwise (16 KiB .. 64 MiB, rounded up to a power of two); who needs more is
- * reported and the process ends.  Compile with -fstack-clash-protection, as weft's pkg-config and
- * CMake files say: else a frame of more than a page can jump over the guard. C++:      an exception
- * must not leave a task's function, and weft_fail runs no destructors. Threads:  a task may go on
- * in another thread after every call that waits or yields.  Addresses of thread-local variables,
- * and errno, must not be kept across such calls.
+ *           workers go on.  weft_check in a long loop lets others run.
+ * Stacks:   64 KiB are usable unless the options say otherwise (16 KiB .. 64 MiB, rounded up to a
+ *           power of two); who needs more is reported and the process ends.  Compile with
+ *           -fstack-clash-protection, as weft's pkg-config and CMake files say: else a frame of
+ *           more than a page can jump over the guard.
+ * C++:      an exception must not leave a task's function, and weft_fail runs no destructors.
+ * Threads:  a task may go on in another thread after every call that waits or yields.  Addresses
+ *           of thread-local variables, and errno, must not be kept across such calls.
  */
 #ifndef WEFT_TASK_H
 #define WEFT_TASK_H

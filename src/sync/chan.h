@@ -25,8 +25,8 @@
  *
  * Invariants, whenever the lock is open:
  *   I1  somebody waits to receive => there is no item, nobody waits to send (but for the cases of
- * one and the same select), and the channel is open I2  somebody waits to send => count >= limit,
- * and the channel is open
+ *       one and the same select), and the channel is open
+ *   I2  somebody waits to send => count >= limit, and the channel is open
  */
 struct weft_chan {
     struct wf_spin lock;
