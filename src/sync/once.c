@@ -2,9 +2,10 @@
 /*
  * sync/once.c - something that is done once: weft_once, and a value that is made once.
  *
- * NEW -> RUNNING by whoever comes first, by a compare-and-exchange; from then on the word changes
- * under the lock of the queue.  RUNNING -> DONE lets all who wait go on.  If it could not be done,
- * RUNNING is handed to who waits longest, who does it in its turn; if nobody waits it is NEW again.
+ * NEW -> RUNNING by whoever comes first, and RUNNING -> DONE if nobody waits: two compare-and-
+ * exchanges.  Who waits makes it AWAITED, under the lock of the queue; from then on the word
+ * changes under that lock.  AWAITED -> DONE lets all who wait go on.  If it could not be done, the
+ * turn is handed to who waits longest, while it stays AWAITED; if nobody waits it is NEW again.
  *
  * Whoever does it may not come back: by weft_fail, or because its runtime is closed by force.  So
  * it leaves a cleanup and a parting behind, which hand it on.
@@ -18,6 +19,7 @@
 enum {
     NEW,
     RUNNING,
+    AWAITED, /* running, and somebody may wait */
     DONE,
 };
 
@@ -37,12 +39,11 @@ static uintptr_t caller(const struct weft_task *self)
     return self != NULL ? (uintptr_t)self : (uintptr_t)pthread_self() | 1;
 }
 
-/* [the one who does it]  It is done, or not. */
-static void leave(struct wf_once *once, bool is_done)
+/* [the one who does it]  The same, when somebody waits. */
+static __attribute__((noinline)) void leave_waiters(struct wf_once *once, bool is_done)
 {
     struct wf_wakes wakes = {.count = 0};
     struct wf_wait_node *node;
-    wf_store_relaxed(&once->owner, 0); /* relaxed: only compared with the reader's own name */
     wf_lock_acquire(&once->queue.lock);
     if (is_done) {
         wf_store_release(&once->word, DONE); /* (O1) */
@@ -50,7 +51,7 @@ static void leave(struct wf_once *once, bool is_done)
             wf_wakes_add(&wakes, node);
         }
     } else if ((node = wf_waitq_claim(&once->queue)) != NULL) {
-        node->result = YOUR_TURN;
+        wf_plain_store(&node->result, YOUR_TURN);
         wf_wakes_add(&wakes, node);
     } else {
         wf_store_release(&once->word, NEW); /* (O1): what was begun is seen by who begins anew */
@@ -59,23 +60,46 @@ static void leave(struct wf_once *once, bool is_done)
     wf_wakes_do(&wakes);
 }
 
+/* [the one who does it]  It is done, or not. */
+static void leave(struct wf_once *once, bool is_done)
+{
+    uint64_t word = RUNNING;
+    wf_store_relaxed(&once->owner, 0); /* relaxed: only compared with the reader's own name */
+    if (!wf_cas_release(&once->word, &word, is_done ? DONE : NEW)) { /* (O1) */
+        leave_waiters(once, is_done);
+    }
+}
+
 static void pass_on(struct wf_wait_node *node)
 {
-    if (node->result == YOUR_TURN) {
+    if (wf_plain_load(&node->result) == YOUR_TURN) {
         leave(wf_container_of(node->queue, struct wf_once, queue), false);
     }
+}
+
+/* [any] */
+static bool take_turn(struct wf_once *once)
+{
+    uint64_t word = NEW;
+    return wf_cas_acquire(&once->word, &word, RUNNING); /* (O1) */
 }
 
 /* 0: it was done; YOUR_TURN: the caller does it; -EINPROGRESS: another one does. */
 int wf_once_begin(struct wf_once *once, struct wf_wait_node *node)
 {
     node->pass_on = pass_on;
+    int rc = -EAGAIN;
     wf_lock_acquire(&once->queue.lock);
-    uint64_t word = NEW;
-    int rc = YOUR_TURN;
-    if (!wf_cas_acquire(&once->word, &word, RUNNING)) { /* (O1) */
-        /* acquire: (O1); it may have changed since the CAS failed, but not back to NEW: the lock */
-        rc = wf_load_acquire(&once->word) == DONE ? 0 : -EINPROGRESS;
+    while (rc == -EAGAIN) { /* each turn but the last is another's that began or ended */
+        uint64_t word = wf_load_acquire(&once->word); /* (O1) */
+        if (word == NEW) {
+            rc = take_turn(once) ? YOUR_TURN : -EAGAIN;
+        } else if (word == DONE) {
+            rc = 0;
+        } else if (word == AWAITED || /* relaxed: carries nothing; the lock orders the queue */
+                   wf_cas_relaxed(&once->word, &word, AWAITED)) {
+            rc = -EINPROGRESS;
+        }
     }
     if (rc == -EINPROGRESS) {
         wf_waitq_push(&once->queue, node);
@@ -129,11 +153,14 @@ static __attribute__((noinline)) intptr_t do_slowly(struct wf_once *once, weft_f
     if (wf_load_relaxed(&once->owner) == caller(self)) { /* relaxed: as above */
         return -EDEADLK;
     }
+    if (take_turn(once)) {
+        return do_it(once, self, fn, arg);
+    }
     wf_node_init(&node, self);
     int rc = wf_once_begin(once, &node);
     if (rc == -EINPROGRESS) {
         rc = wf_waitq_wait(&node, WEFT_WAIT_ONCE, once, WEFT_NEVER);
-        rc = rc == 0 ? node.result : rc;
+        rc = rc == 0 ? wf_plain_load(&node.result) : rc;
     }
     return rc == YOUR_TURN ? do_it(once, self, fn, arg) : rc;
 }
