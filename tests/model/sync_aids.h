@@ -23,14 +23,20 @@ static alignas(WF_CACHE_LINE) struct weft_task selves[MODEL_THREADS_MAX];
 static bool is_foreign[MODEL_THREADS_MAX];
 static struct wf_parker parkers[MODEL_THREADS_MAX];
 
+/* Before the threads, and after, there is only one who is none of them. */
+static inline bool is_in_task(void)
+{
+    return model_thread() < MODEL_THREADS_MAX && !is_foreign[model_thread()];
+}
+
 struct wf_worker *wf_worker_self(void)
 {
-    return is_foreign[model_thread()] ? NULL : &workers[model_thread()];
+    return is_in_task() ? &workers[model_thread()] : NULL;
 }
 
 struct weft_task *wf_task_self(void)
 {
-    return is_foreign[model_thread()] ? NULL : &selves[model_thread()];
+    return is_in_task() ? &selves[model_thread()] : NULL;
 }
 
 void wf_task_suspend(struct weft_task *self)
@@ -97,8 +103,11 @@ void wf_waiter_init(struct wf_waiter *waiter, struct weft_task *self)
 
 void wf_waiter_wake(struct wf_waiter *waiter)
 {
-    MODEL_REQUIRE(waiter->task == NULL);
-    wf_parker_unpark(&waiter->parker);
+    if (waiter->task != NULL) {
+        wf_task_wake(waiter->task);
+    } else {
+        wf_parker_unpark(&waiter->parker);
+    }
 }
 
 bool wf_pool_enter(struct wf_task_pool *of)
