@@ -84,10 +84,12 @@ static int done(struct wf_group *group, uint32_t count)
 int wf_group_begin(struct wf_group *group, struct wf_wait_node *node)
 {
     wf_lock_acquire(&group->queue.lock);
-    uint64_t word = wf_load_acquire(&group->word); /* (G1) */
+    uint64_t word;
     bool is_waiting = false;
-    while (count_of(word) != 0 && !is_waiting) {                          /* as above */
-        is_waiting = wf_cas_acquire(&group->word, &word, word | WAITERS); /* (G1) if it fails */
+    /* (G1); as above */
+    while (!is_waiting && count_of(word = wf_load_acquire(&group->word)) != 0) {
+        /* relaxed: who was last is seen by the load, or grants */
+        is_waiting = wf_cas_relaxed(&group->word, &word, word | WAITERS);
     }
     if (is_waiting) {
         wf_waitq_push(&group->queue, node);
