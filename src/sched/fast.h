@@ -239,7 +239,7 @@ static inline int wf_interrupted(struct weft_task *self)
 static inline void wf_spend(struct weft_task *self)
 {
     /* A poll task that has had its share stays at 0 until it returns. */
-    if (__builtin_expect(self->budget > 0 && --self->budget == 0, 0)) {
+    if (__builtin_expect(self->budget == 0 || --self->budget == 0, 0)) {
         wf_task_yield(self);
     }
 }

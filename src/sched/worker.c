@@ -435,7 +435,5 @@ void wf_task_place(struct weft_task *task)
 
 void wf_task_spend(struct weft_task *self)
 {
-    if (self->budget > 0 && --self->budget == 0) {
-        wf_task_yield(self);
-    }
+    wf_spend(self);
 }

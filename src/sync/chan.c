@@ -415,7 +415,7 @@ go_on(struct wf_worker *worker, struct weft_task *self, struct weft_task *woken)
     if (woken != NULL) {
         wf_task_wake_on(worker, woken);
     }
-    if (self != NULL && --self->budget == 0) {
+    if (self != NULL && (self->budget == 0 || --self->budget == 0)) {
         wf_task_yield(self);
     }
 }
