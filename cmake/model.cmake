@@ -54,6 +54,8 @@ weft_model(model_mutex tests/model/model_mutex.c src/sync/mutex.c src/sync/spin.
   src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_once tests/model/model_once.c src/sync/once.c src/sync/spin.c src/sync/waitq.c
   src/sched/state.c src/os/lock.c src/os/park.c)
+weft_model(model_oneshot tests/model/model_oneshot.c src/sync/oneshot.c src/sync/spin.c
+  src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_trace tests/model/model_trace.c src/trace/ring.c src/os/lock.c)
 weft_model(model_registry tests/model/model_registry.c src/fiber/registry.c src/os/lock.c)
 

@@ -61,6 +61,9 @@ static inline uint32_t hold(struct wf_oneshot *oneshot)
 static inline void put(struct wf_oneshot *oneshot, uint32_t state)
 {
     wf_store_release(&oneshot->word, state); /* (O1) */
+#ifdef WF_MODEL
+    (void)wf_futex_wake(&oneshot->word, MODEL_THREADS_MAX); /* see spin.c */
+#endif
 }
 
 /* [any]  The state, as soon as nobody holds it. */
@@ -78,9 +81,10 @@ static inline uint32_t state_of(struct wf_oneshot *oneshot)
 static void put_and_wake(struct wf_oneshot *oneshot, uint32_t state)
 {
     struct wf_worker *worker = wf_worker_self();
-    struct weft_task *task = oneshot->waiter->task;
+    struct wf_waiter *waiter = wf_plain_load(&oneshot->waiter);
+    struct weft_task *task = waiter->task;
     if (task == NULL || worker == NULL || worker->pool != task->pool) {
-        wf_waiter_wake(oneshot->waiter);
+        wf_waiter_wake(waiter);
         WF_JITTER();
         put(oneshot, state);
     } else {
@@ -213,7 +217,7 @@ static __attribute__((noinline)) int wait_and_take(struct wf_oneshot *oneshot, v
     wf_waiter_init(&wait.waiter, self);
     uint32_t state = hold(oneshot);
     if (state == EMPTY && rc == 0) {
-        oneshot->waiter = &wait.waiter;
+        wf_plain_store(&oneshot->waiter, &wait.waiter);
         put(oneshot, WAITED);
         if (self != NULL) {
             state = wait_in_task(self, &wait, &rc);

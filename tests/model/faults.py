@@ -375,6 +375,12 @@ FAULTS = [
      ("    if (!wf_cas_release(&once->word, &word, is_done ? DONE : NEW)) { /* (O1) */",
       "    (void)word;\n    wf_store_release(&once->word, is_done ? DONE : NEW);\n"
       "    if (false) {")),
+    ("oneshot: who is cancelled leaves itself behind", "model_oneshot", "src/sync/oneshot.c",
+     ("    put(oneshot, state == WAITED ? EMPTY : state);", "    put(oneshot, state);")),
+    ("oneshot: a task is woken before the state is there", "model_oneshot", "src/sync/oneshot.c",
+     ("        put(oneshot, state);\n        WF_JITTER();\n        wf_task_wake_on(worker, task);",
+      "        wf_task_wake_on(worker, task);\n        put(oneshot, WAITED);\n"
+      "        (void)hold(oneshot);\n        put(oneshot, state);")),
     ("chan: a close that nobody who waits hears of", "model_chan", "src/sync/chan.c",
      ("    wf_waitq_grant_all(&chan->receivers, &chan->lock, -EPIPE);\n", "")),
     ("chan: the lock is open before the node is in the queue", "model_chan", "src/sync/chan.c",
