@@ -25,7 +25,7 @@
  *   K1    spin.h release: store          acquire: exchange             what was done under the lock
  *   F1    notify.c keep: CAS, store      take, begin: CAS              what was done before it
  *   G1    group.c take_away: CAS         is_done, begin: load          what was done before it
- *   O1    once.c leave: store            is_done: load, begin: CAS     what was done once
+ *   O1    once.c leave: CAS, store       is_done: load, begin: CAS     what was done once
  */
 #ifndef WF_SYNC_SYNC_H
 #define WF_SYNC_SYNC_H
