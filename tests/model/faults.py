@@ -191,10 +191,10 @@ FAULTS = [
       "            next = with_lifecycle(word, WF_COMPLETE) - (is_shared ? 0 : REFERENCE_ONE);\n"
       "        }\n        if (is_done) {\n            return (is_shared ?")),
     ("state: a sole reference is told by a count that may fall", "model_state",
-     "src/sched/sched.h",
+     "src/sched/state.h",
      ("    return wf_state_references(wf_load_acquire(&state->word)) == 1;",
       "    return wf_state_references(wf_load_acquire(&state->word)) <= 2;")),
-    ("state: two handles of a task that ended count as one", "model_join", "src/sched/sched.h",
+    ("state: two handles of a task that ended count as one", "model_join", "src/sched/state.h",
      ("wf_state_references(word) == 2 && wf_state_lifecycle(word) != WF_COMPLETE;",
       "wf_state_references(word) == 2;")),
     ("timers: a look puts nothing back", "model_timers", "src/sched/timers.c",
