@@ -17,12 +17,13 @@ VALGRIND_TESTS ?= test_tap test_alloc test_assert test_util test_cpu test_futex 
 CHECKS := test model stress asan tsan hostile wakeups clang aarch64 valgrind cov promises tidy lint \
 	format-check
 
-# $(call preset,NAME): configure and build one preset; says so if it takes more than two seconds, and
-# shows the compiler's words if it fails.
+# $(call preset,NAME,TARGETS): configure and build one preset, all of it or these targets; says so if
+# it takes more than two seconds, and shows the compiler's words if it fails.
 preset = mkdir -p build; \
 	{ sleep 2 >/dev/null 2>&1; echo "building build/$(1) ..." >&2; } & notice=$$!; \
 	cmake --preset $(1) >build/$(1).log 2>&1 && \
-		cmake --build build/$(1) -j $(JOBS) >build/$(1).log 2>&1; built=$$?; \
+		cmake --build build/$(1) $(if $(2),--target $(2)) -j $(JOBS) >build/$(1).log 2>&1; \
+	built=$$?; \
 	kill $$notice 2>/dev/null; [ $$built = 0 ] || { cat build/$(1).log; exit 1; }
 sources = find src include tests bench examples -name '*.[ch]' 2>/dev/null
 
@@ -33,7 +34,7 @@ help: ## this list
 
 run: ## a demonstration: a million tasks in a tree, a million hops of a token, threads beside, a picture
 	@tools/setup.sh build
-	@$(call preset,release)
+	@$(call preset,release,demo mandelbrot)
 	@build/release/demo
 	@build/release/mandelbrot build/mandelbrot.ppm
 
@@ -43,7 +44,7 @@ build: ## the library and the tests, with assertions
 
 install: ## library and headers into PREFIX (/usr/local), below DESTDIR
 	@tools/setup.sh build
-	@$(call preset,release)
+	@$(call preset,release,weft)
 	@cmake --install build/release --prefix $(PREFIX)
 
 test: build ## all tests; the last line counts them
