@@ -513,8 +513,9 @@ static void *drop_many(void *arg)
 static void share_a_handle(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
+    static wf_atomic_u32 open; /* the task may look at it until the runtime is closed */
     pthread_t threads[THREADS];
-    wf_atomic_u32 open = {0};
+    wf_store_relaxed(&open, 0);
     weft_task *task = go_into(runtime, stand_by, &open);
     for (int i = 0; i < THREADS; i++) {
         CHECK_EQ(wf_thread_start(&threads[i], drop_many, weft_task_ref(task), NULL), 0);
