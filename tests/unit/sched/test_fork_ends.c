@@ -428,6 +428,9 @@ static void run_too_deep(void)
 
 static void a_recursion_without_end_is_reported(void)
 {
+#ifdef WF_TSAN
+    tap_skip("the frame that does not fit may be the sanitizer's, with its own lock held");
+#endif
     check_aborts(run_too_deep, "stack");
 }
 
