@@ -83,6 +83,10 @@ weft_test(test_join tests/unit/sched/test_join.c)
 weft_test(test_task tests/unit/sched/test_task.c)
 target_link_libraries(test_task PRIVATE m) # rounding modes
 
+weft_test(test_fd tests/unit/io/test_fd.c)
+weft_test(test_close tests/unit/io/test_close.c)
+weft_test(test_socket tests/unit/io/test_socket.c)
+weft_test(test_sys tests/unit/os/test_sys.c)
 weft_test(test_event tests/unit/sync/test_event.c)
 weft_test(test_mutex tests/unit/sync/test_mutex.c)
 weft_test(test_cond tests/unit/sync/test_cond.c)

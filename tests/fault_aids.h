@@ -87,13 +87,23 @@ static inline void faults_end(struct faults *faults)
     }
 }
 
+/* Before anything is allocated that stays; the first round does it else. */
+static inline void faults_prepare(void)
+{
+    static bool is_prepared;
+    if (!is_prepared) {
+        is_prepared = true;
+        CHECK_EQ(wf_allocator_set(&allocator), 0);
+        wf_fault_ignore("futex_wait");
+    }
+}
+
 /* True: another round; false: nothing was left that could fail.  All zero before the first. */
 static inline bool faults_next(struct faults *faults)
 {
     faults_end(faults);
     if (faults->nth == 0) {
-        CHECK_EQ(wf_allocator_set(&allocator), 0);
-        wf_fault_ignore("futex_wait");
+        faults_prepare();
     } else {
         CHECK_EQ(blocks_out(), faults->blocks);
     }

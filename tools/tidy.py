@@ -31,7 +31,8 @@ ATOMICS = "src/base/atomic.h"
 MODEL_ATOMICS = "tests/model/model_atomic.h"
 # Headers that a layer may have beside the one of its own name.
 EXTRA_HEADERS = {"base": ("atomic.h", "config.h"),
-                 "sched": ("fast.h", "fork.h", "idle.h", "poll.h", "state.h",
+                 "os": ("sys.h",),
+                 "sched": ("driver.h", "fast.h", "fork.h", "idle.h", "poll.h", "state.h",
                            "timers.h"),
                  "sync": ("chan.h", "spin.h")}
 # The seam through which the model replaces the atomics; it points out of src on purpose.

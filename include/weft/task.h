@@ -183,9 +183,11 @@ enum weft_wait {
     WEFT_WAIT_ONCE,
     WEFT_WAIT_NOTIFY,
     WEFT_WAIT_GROUP,
-    WEFT_WAIT_SEND,    /* room in a channel */
-    WEFT_WAIT_RECEIVE, /* an item of a channel, of whatever kind */
-    WEFT_WAIT_SELECT,  /* the first of several; no object */
+    WEFT_WAIT_SEND,     /* room in a channel */
+    WEFT_WAIT_RECEIVE,  /* an item of a channel, of whatever kind */
+    WEFT_WAIT_SELECT,   /* the first of several; no object */
+    WEFT_WAIT_READABLE, /* a descriptor, whose number `wait_object` is */
+    WEFT_WAIT_WRITABLE,
     WEFT_WAIT_KINDS
 };
 

@@ -13,6 +13,7 @@
 #include <weft/event.h>
 #include <weft/fork.h>
 #include <weft/future.h>
+#include <weft/io.h>
 #include <weft/obs.h>
 #include <weft/par.h>
 #include <weft/poll.h>

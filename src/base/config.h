@@ -81,6 +81,9 @@ typedef int64_t wf_deque_diff;
 /* Nanoseconds after which a task that runs is asked to let others run: at its next weft_check. */
 #define WF_TURN_MAX_NS INT64_C(10000000)
 
+/* Nanoseconds between looks at the driver of workers that have enough to do. */
+#define WF_DRIVER_LOOK_NS INT64_C(50000)
+
 /* Operations of a task on the runtime that succeed at once, before it has to let others run. */
 #define WF_TASK_BUDGET 128u
 

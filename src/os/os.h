@@ -86,8 +86,19 @@ void wf_parker_init(struct wf_parker *parker);
 /* [owner]  Sleeps until woken, or returns at once if it was woken since the last return.
  * 0: woken; -ETIMEDOUT: the deadline passed and no wake came.  Never returns without a reason. */
 int wf_parker_park(struct wf_parker *parker, int64_t deadline_ns);
-/* [any]  Wakes the owner; everything written before is seen by it. */
-void wf_parker_unpark(struct wf_parker *parker);
+/* [any]  Wakes the owner; everything written before is seen by it.  True: it is in a berth, and the
+ * caller has to call it there. */
+bool wf_parker_unpark(struct wf_parker *parker);
+
+/* Where a thread sleeps instead: in a system call that waits for more than to be woken. */
+struct wf_berth {
+    /* [owner]  Returns when called, by the deadline, for a reason of its own, or for none. */
+    void (*wait)(struct wf_berth *berth, int64_t deadline_ns);
+    /* [any]  Ends the wait that is on; if there is none, the next. */
+    void (*call)(struct wf_berth *berth);
+};
+/* [owner]  Sleeps there.  0: woken; -ETIMEDOUT: back without a wake, for whatever reason. */
+int wf_parker_park_in(struct wf_parker *parker, struct wf_berth *berth, int64_t deadline_ns);
 
 /* ---- threads ------------------------------------------------------------------------------- */
 

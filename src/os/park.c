@@ -3,11 +3,15 @@
  * os/park.c - one thread sleeps until another wakes it; a wake that comes first is kept.
  *
  *   EMPTY   --park: CAS-->        PARKED     sleeps on the futex
- *   any     --unpark: exchange--> NOTIFIED   found PARKED: wakes it
+ *   EMPTY   --park_in: CAS-->     AWAY       sleeps in a berth
+ *   any     --unpark: exchange--> NOTIFIED   found PARKED: wakes it; AWAY: the caller has to
  *   NOTIFIED --park: store-->     EMPTY      the wake is used up; park returns
  *
  * Wakes do not add up: two unparks before a park are one.  That is what its users want, who look
  * at the real reason again after each return.
+ *
+ * A call that comes when its sleeper has left the berth already ends the next sleep there for no
+ * reason; none is lost, because a berth keeps it.
  *
  * (P1) unpark's exchange synchronises with the park that it ends: what the waker wrote before is
  * seen by the thread that it woke.
@@ -16,7 +20,7 @@
 
 #include "os/os.h"
 
-enum { EMPTY, PARKED, NOTIFIED };
+enum { EMPTY, PARKED, NOTIFIED, AWAY };
 
 void wf_parker_init(struct wf_parker *parker)
 {
@@ -30,7 +34,7 @@ static bool take_notice(struct wf_parker *parker)
     return wf_cas_acquire(&parker->word, &found, EMPTY); /* P1 */
 }
 
-/* [owner]  The deadline passed: leaves PARKED unless a wake came at the last moment. */
+/* [owner]  Leaves PARKED or AWAY, unless a wake came at the last moment. */
 static int give_up(struct wf_parker *parker)
 {
     /* acquire: P1, if it did come. */
@@ -41,13 +45,32 @@ static int give_up(struct wf_parker *parker)
     return is_woken ? 0 : -ETIMEDOUT;
 }
 
-int wf_parker_park(struct wf_parker *parker, int64_t deadline_ns)
+/* [owner]  False: a wake was there already, and is used up. */
+static bool begin(struct wf_parker *parker, uint32_t how)
 {
     uint32_t found = EMPTY;
-    /* relaxed: publishes nothing; a waker that finds PARKED only wakes. */
-    if (!wf_cas_relaxed(&parker->word, &found, PARKED)) {
-        bool is_noticed = take_notice(parker);
-        WEFT_CHECK(is_noticed); /* only NOTIFIED can have been in the way: one owner */
+    /* relaxed: publishes nothing; a waker that finds it only wakes. */
+    if (wf_cas_relaxed(&parker->word, &found, how)) {
+        return true;
+    }
+    bool is_noticed = take_notice(parker);
+    WEFT_CHECK(is_noticed); /* only NOTIFIED can have been in the way: one owner */
+    return false;
+}
+
+int wf_parker_park_in(struct wf_parker *parker, struct wf_berth *berth, int64_t deadline_ns)
+{
+    if (!begin(parker, AWAY)) {
+        return 0;
+    }
+    WF_JITTER();
+    berth->wait(berth, deadline_ns);
+    return give_up(parker);
+}
+
+int wf_parker_park(struct wf_parker *parker, int64_t deadline_ns)
+{
+    if (!begin(parker, PARKED)) {
         return 0;
     }
     for (;;) { /* Ends by a wake or the deadline; a futex may return for no reason in between. */
@@ -62,10 +85,11 @@ int wf_parker_park(struct wf_parker *parker, int64_t deadline_ns)
     }
 }
 
-void wf_parker_unpark(struct wf_parker *parker)
+bool wf_parker_unpark(struct wf_parker *parker)
 {
-    /* (P1) release. */
-    if (wf_exchange_release(&parker->word, NOTIFIED) == PARKED) {
+    const uint32_t found = wf_exchange_release(&parker->word, NOTIFIED); /* (P1) release */
+    if (found == PARKED) {
         (void)wf_futex_wake(&parker->word, 1); /* nobody there: it is on its way back already */
     }
+    return found == AWAY;
 }

@@ -147,7 +147,7 @@ static void lay_open(struct wf_worker *worker, struct weft_forks *forks)
     int sleeper = wf_idle_notify(&runtime->idle);
     if (sleeper >= 0) {
         wf_trace_event(runtime, worker, WF_TRACE_NOTIFY, 0, (uint64_t)sleeper);
-        wf_parker_unpark(&runtime->workers[sleeper].parker);
+        wf_driver_unpark(runtime, &runtime->workers[sleeper].parker);
     }
 }
 

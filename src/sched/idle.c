@@ -90,15 +90,17 @@ static bool withdraw(struct wf_idle *idle, unsigned worker)
 /* What is there this time may not be what was there the last time.  But each piece of work that
  * comes while nobody searches calls a worker that sleeps, and the caller does: so one of the looks
  * would have found nothing, or the wake. */
-int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, wf_has_work_fn has_work,
-                 void *context, int64_t deadline_ns)
+int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, struct wf_driver *driver,
+                 wf_has_work_fn has_work, void *context, int64_t deadline_ns)
 {
     unsigned suspicions = 0;
     for (;;) { /* Ends as without the looks, or with a wake-up that was lost. */
         int64_t wake_ns = wf_clock_now() + WF_PARK_TIMEOUT_NS;
         wake_ns = suspicions == 0 && deadline_ns < wake_ns ? deadline_ns : wake_ns;
-        if (wf_parker_park(parker, wake_ns) == 0) {
-            return 0;
+        int rc = driver == NULL ? wf_parker_park(parker, wake_ns)
+                                : wf_parker_park_in(parker, &driver->berth, wake_ns);
+        if (rc == 0 || (driver != NULL && wf_clock_now() < wake_ns)) {
+            return rc; /* woken, or the driver has news */
         }
         suspicions = wf_idle_searching(idle) == 0 && has_work(context) ? suspicions + 1 : 0;
         if (suspicions == WF_PARK_LOOKS) {
@@ -112,23 +114,23 @@ int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, wf_has_work_fn 
 }
 #endif
 
-bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, struct wf_parker *parker,
-                   bool is_searching, wf_has_work_fn has_work, void *context, int64_t deadline_ns)
+bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, const struct wf_sleep *sleep)
 {
     WEFT_ASSERT(worker < idle->workers);
     uint64_t bit = bit_of(worker);
-    if (is_searching) {
+    if (sleep->is_searching) {
         (void)wf_idle_end_search(idle);
     }
     WF_JITTER();
     uint64_t before = wf_fetch_or_relaxed(&idle->asleep[worker / 64], bit); /* relaxed: (S1) */
     WEFT_CHECK((before & bit) == 0);                                        /* I1 */
     wf_fence_seq_cst();                                                     /* (S1) */
-    if (has_work(context) && withdraw(idle, worker)) {
+    if (sleep->has_work(sleep->context) && withdraw(idle, worker)) {
         return false;
     }
     WF_JITTER();
-    if (wf_idle_park(idle, parker, has_work, context, deadline_ns) == 0) {
+    if (wf_idle_park(idle, sleep->parker, sleep->driver, sleep->has_work, sleep->context,
+                     sleep->deadline_ns) == 0) {
         return true;
     }
     if (withdraw(idle, worker)) {
@@ -136,7 +138,7 @@ bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, struct wf_parker *park
     }
     /* Claimed at the last moment: the wake is certain, and must not be left for the next sleep. */
     WF_REACHED("idle.claimed_at_the_deadline");
-    (void)wf_parker_park(parker, WF_FOREVER);
+    (void)wf_parker_park(sleep->parker, WF_FOREVER);
     return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "os/os.h"
+#include "sched/driver.h"
 
 /* Words of the bitmap of sleeping workers. */
 #define WF_IDLE_WORDS ((WF_WORKERS_MAX + 63u) / 64u)
@@ -55,26 +56,37 @@ bool wf_idle_end_search(struct wf_idle *idle);
 /* Looks at everything that could be work for the worker; called between announcement and sleep. */
 typedef bool (*wf_has_work_fn)(void *context);
 
-/* [owner]  As wf_parker_park; where the build looks for lost wake-ups it counts one if there was
- * work all the time and nobody came. */
+/* [owner]  As wf_parker_park, or with a driver as wf_parker_park_in; where the build looks for lost
+ * wake-ups it counts one if there was work all the time and nobody came. */
 #ifdef WF_PARK_TIMEOUT_NS
-int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, wf_has_work_fn has_work,
-                 void *context, int64_t deadline_ns);
+int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, struct wf_driver *driver,
+                 wf_has_work_fn has_work, void *context, int64_t deadline_ns);
 #else
 static inline int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker,
-                               wf_has_work_fn has_work, void *context, int64_t deadline_ns)
+                               struct wf_driver *driver, wf_has_work_fn has_work, void *context,
+                               int64_t deadline_ns)
 {
     (void)idle;
     (void)has_work;
     (void)context;
-    return wf_parker_park(parker, deadline_ns);
+    return driver == NULL ? wf_parker_park(parker, deadline_ns)
+                          : wf_parker_park_in(parker, &driver->berth, deadline_ns);
 }
 #endif
 
-/* [owner]  Sleeps until claimed by a notifier or until the deadline; does not sleep if has_work
- * says so.  `is_searching`: it searched before.  True: it comes back as a searcher. */
-bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, struct wf_parker *parker,
-                   bool is_searching, wf_has_work_fn has_work, void *context, int64_t deadline_ns);
+/* How a worker sleeps. */
+struct wf_sleep {
+    struct wf_parker *parker;
+    struct wf_driver *driver; /* in whose berth; NULL: at the parker */
+    wf_has_work_fn has_work;
+    void *context;
+    int64_t deadline_ns;
+    bool is_searching; /* it searched before */
+};
+
+/* [owner]  Sleeps until claimed by a notifier, until the deadline, or until the driver has news;
+ * does not sleep if has_work says so.  True: it comes back as a searcher. */
+bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, const struct wf_sleep *sleep);
 
 /* [any]  After work was queued.  Gives the worker to unpark, which is claimed and counts as
  * searching from now on; -1: nobody sleeps, or a searcher will find it. */

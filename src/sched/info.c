@@ -163,6 +163,8 @@ const char *weft_wait_name(enum weft_wait wait)
         [WEFT_WAIT_SEND] = "send",
         [WEFT_WAIT_RECEIVE] = "receive",
         [WEFT_WAIT_SELECT] = "select",
+        [WEFT_WAIT_READABLE] = "readable fd",
+        [WEFT_WAIT_WRITABLE] = "writable fd",
     };
     return (unsigned)wait < WEFT_WAIT_KINDS ? names[wait] : "unknown";
 }

@@ -10,7 +10,7 @@
  * The loop has nine steps, in this order:
  *   1  results of workers: who is done and wants work
  *   2  requests for work that blocks          (drivers, see below)
- *   3  completions of such work and of I/O    (drivers)
+ *   3  completions of such work and of I/O    (driver.c)
  *   4  timers that are due
  *   5  channels: nothing to do, since senders and receivers meet by themselves
  *   6  the inbox: tasks that were spawned or woken
@@ -42,6 +42,7 @@ struct wf_reactor {
     struct wf_chain *pinned; /* by worker */
     struct wf_chain idle;    /* workers that want work */
     uint32_t turn;
+    struct wf_driver *slept_in; /* where step 9 waited; NULL: nowhere, or there is none */
 
     WF_ATOMIC(uint32_t) idle_count; /* [control: write] [any: read] */
     WF_ATOMIC(uint64_t) queued;     /* [any: add]  tasks in the inbox and ready */
@@ -57,7 +58,7 @@ static void place(weft_runtime *runtime, struct wf_worker *worker, struct weft_t
     struct wf_reactor *reactor = runtime->reactor;
     (void)wf_fetch_add_relaxed(&reactor->queued, 1); /* relaxed: a number */
     if (wf_mpsc_push(&reactor->inbox, &task->node)) {
-        wf_parker_unpark(&reactor->parker);
+        wf_driver_unpark(runtime, &reactor->parker);
     }
 }
 
@@ -89,14 +90,14 @@ static void rest(struct wf_worker *worker)
     if (!worker->has_reported) {
         worker->has_reported = true;
         if (wf_mpsc_push(&runtime->reactor->results, &worker->report)) {
-            wf_parker_unpark(&runtime->reactor->parker);
+            wf_driver_unpark(runtime, &runtime->reactor->parker);
         }
     }
     wf_counter_add(&worker->counters.parked, 1);
     wf_trace(worker->trace, WF_TRACE_PARK, 0, 0);
     wf_safe_enter(&runtime->world, &worker->safe);
     /* For a task, or to leave. */
-    (void)wf_idle_park(&runtime->idle, &worker->parker, has_hand, worker, WF_FOREVER);
+    (void)wf_idle_park(&runtime->idle, &worker->parker, NULL, has_hand, worker, WF_FOREVER);
     wf_safe_leave(&runtime->world, &worker->safe);
     wf_trace(worker->trace, WF_TRACE_UNPARK, 0, 0);
     wf_counter_add(&worker->counters.woken, 1);
@@ -104,7 +105,7 @@ static void rest(struct wf_worker *worker)
 
 static void hurry(weft_runtime *runtime)
 {
-    wf_parker_unpark(&runtime->reactor->parker);
+    wf_driver_unpark(runtime, &runtime->reactor->parker);
 }
 
 const struct wf_policy wf_policy_reactor = {
@@ -123,6 +124,16 @@ static void drain_results(struct wf_reactor *reactor)
 {
     size_t count = wf_mpsc_take(&reactor->results, &reactor->idle);
     wf_counter_add(&reactor->idle_count, (uint32_t)count);
+}
+
+/* Step 3. */
+static void take_news(struct wf_reactor *reactor, int64_t now)
+{
+    if (reactor->slept_in != NULL) {
+        reactor->slept_in->gather(reactor->slept_in, NULL);
+        reactor->slept_in = NULL;
+    }
+    wf_driver_pass(reactor->runtime, NULL, now);
 }
 
 /* Step 6. */
@@ -198,8 +209,8 @@ static void dispatch(struct wf_reactor *reactor, int64_t now)
         }
         wf_counter_add(&reactor->idle_count, (uint32_t)-1);
         worker->turn_began_ns = now;
-        wf_store_release(&worker->hand, task); /* (H1) release: the task, whole */
-        wf_parker_unpark(&worker->parker);
+        wf_store_release(&worker->hand, task);   /* (H1) release: the task, whole */
+        (void)wf_parker_unpark(&worker->parker); /* only the control thread sleeps in a berth */
     }
     reactor->idle = left;
     if (left.first != NULL) {
@@ -228,12 +239,15 @@ static void wait_for_event(struct wf_reactor *reactor, int64_t now)
         deadline_ns = now + WF_TURN_MAX_NS;
     }
     wf_timers_watch(runtime, 0, deadline_ns);
-    wf_fence_seq_cst(); /* (A2) */
+    wf_fence_seq_cst();                               /* (A2) */
+    struct wf_driver *driver = wf_driver_of(runtime); /* who attaches one unparks us */
     if (wf_timers_next(runtime) >= deadline_ns) {
         /* Either way it looks at everything. */
-        (void)wf_idle_park(&runtime->idle, &reactor->parker, has_mail, reactor, deadline_ns);
+        (void)wf_idle_park(&runtime->idle, &reactor->parker, driver, has_mail, reactor,
+                           deadline_ns);
     }
     wf_timers_unwatch(runtime);
+    reactor->slept_in = driver;
 }
 
 static void step(struct wf_reactor *reactor, uint64_t number)
@@ -250,6 +264,7 @@ static void *control_main(void *arg)
         drain_results(reactor);
         step(reactor, 2);
         step(reactor, 3);
+        take_news(reactor, now);
         step(reactor, 4);
         wf_timers_look(reactor->runtime, NULL, now);
         step(reactor, 5);
@@ -305,7 +320,7 @@ void wf_reactor_stop(struct wf_reactor *reactor)
         return;
     }
     wf_store_release(&reactor->is_leaving, 1); /* release: pairs with the loop's load */
-    wf_parker_unpark(&reactor->parker);
+    wf_driver_unpark(reactor->runtime, &reactor->parker);
     int rc = wf_thread_join(reactor->thread);
     WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
 }

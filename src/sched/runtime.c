@@ -204,6 +204,7 @@ close_tasks:
 static void dismantle(weft_runtime *runtime)
 {
     wf_reactor_free(runtime->reactor);
+    wf_driver_done(runtime);
     wf_runtime_trace_done(runtime);
     wf_overflow_remove();
     workers_done(runtime, runtime->worker_count);
@@ -279,7 +280,7 @@ static void leave(weft_runtime *runtime, bool is_forced)
     wf_store_release(&runtime->is_leaving, is_forced ? WF_LEAVE_NOW : WF_LEAVE_WHEN_DONE);
     wf_fence_seq_cst(); /* (S1): either a worker that is going to sleep sees it, or we its bit */
     for (unsigned i = 0; i < runtime->worker_count; i++) {
-        wf_parker_unpark(&runtime->workers[i].parker);
+        wf_driver_unpark(runtime, &runtime->workers[i].parker);
     }
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         int rc = wf_thread_join(runtime->workers[i].thread);

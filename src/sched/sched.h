@@ -40,6 +40,7 @@
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  *   A1    timers.c set: fence            look: fence                   one of both sees the other
  *   A2    timers.c publish: fence        who watches: fence            one of both sees the other
+ *   V2    driver.c attach: CAS, fence    of: load; who watches: fence  the driver
  */
 #ifndef WF_SCHED_SCHED_H
 #define WF_SCHED_SCHED_H
@@ -55,6 +56,7 @@
 #include "fiber/fiber.h"
 #include "os/os.h"
 #include "queue/queue.h"
+#include "sched/driver.h"
 #include "sched/idle.h"
 #include "sched/state.h"
 #include "sched/timers.h"
@@ -284,6 +286,7 @@ struct wf_worker {
     bool is_watching;                      /* [owner]  it is the watcher: see steal.c */
     bool has_seen_closing;                 /* [owner] */
     int64_t watch_until_ns;                /* [owner]  how long it sleeps, if it is the watcher */
+    struct wf_driver *watch_driver;        /* [owner]  in whose berth; NULL: there is none */
     uint64_t round;              /* [owner]  the same as `rounds`, but for its lowest bit */
     struct weft_task *handed;    /* [owner]  to be run next by the loop; NULL: none */
     int64_t now_ns;              /* [owner]  the clock, as of the last look */
@@ -603,6 +606,7 @@ struct weft_runtime {
 
     WF_ATOMIC(uint32_t) is_watched; /* [any: exchange]  somebody is the watcher: steal.c */
     struct wf_hours hours;
+    WF_ATOMIC(struct wf_driver *) driver; /* [any: CAS]  NULL: none yet */
 
     struct wf_lock gate;        /* spawns from outside against close */
     struct wf_counters foreign; /* [gate: write] [any: read]  what foreign threads did */

@@ -37,7 +37,7 @@ static void notify(weft_runtime *runtime, struct wf_worker *worker)
     int sleeper = wf_idle_notify(&runtime->idle);
     if (sleeper >= 0) {
         wf_trace_event(runtime, worker, WF_TRACE_NOTIFY, 0, (uint64_t)sleeper);
-        wf_parker_unpark(&runtime->workers[sleeper].parker);
+        wf_driver_unpark(runtime, &runtime->workers[sleeper].parker);
     }
 }
 
@@ -56,7 +56,7 @@ static void call_watcher(weft_runtime *runtime)
     int sleeper = wf_load_relaxed(&runtime->is_watched) == 0 ? wf_idle_claim(&runtime->idle) : -1;
     if (sleeper >= 0) {
         WF_REACHED("steal.watcher_called");
-        wf_parker_unpark(&runtime->workers[sleeper].parker);
+        wf_driver_unpark(runtime, &runtime->workers[sleeper].parker);
     }
 }
 
@@ -115,7 +115,7 @@ static void place_special(weft_runtime *runtime, struct wf_worker *worker, struc
         wf_idle_arrive(&runtime->idle);
         if (wf_idle_claim_worker(&runtime->idle, home->index)) {
             WF_REACHED("steal.home_is_called");
-            wf_parker_unpark(&home->parker);
+            wf_driver_unpark(runtime, &home->parker);
             return;
         }
         call_watcher(runtime); /* its task may have to be asked for a break */
@@ -408,6 +408,7 @@ static bool is_turn_of_global(struct wf_worker *worker)
     int64_t turn_ns = (now - worker->now_ns) / (int64_t)worker->clock_turns;
     worker->now_ns = now;
     wf_timers_look(worker->runtime, worker, now);
+    wf_driver_pass(worker->runtime, worker, now);
     worker->task_ns += (turn_ns - worker->task_ns) / WF_TURN_WEIGHT;
     worker->interval = wf_steal_interval(worker->task_ns);
     worker->global_turns += worker->clock_turns;
@@ -579,11 +580,12 @@ static bool is_anybody_to_be_watched(const struct wf_worker *worker, unsigned as
     return worker->is_fast && !runtime->options.no_steal && asleep < runtime->worker_count;
 }
 
-/* [loop]  There is something to watch, others at work or the time, and nobody does. */
+/* [loop]  There is something to watch, others at work, the time or news, and nobody does. */
 static bool is_watch_free(struct wf_worker *worker, unsigned asleep)
 {
     weft_runtime *runtime = worker->runtime;
-    return (is_anybody_to_be_watched(worker, asleep) || wf_timers_next(runtime) != WF_FOREVER) &&
+    return (is_anybody_to_be_watched(worker, asleep) || wf_timers_next(runtime) != WF_FOREVER ||
+            wf_driver_of(runtime) != NULL) &&
            wf_load_relaxed(&runtime->is_watched) == 0; /* relaxed: the exchange decides */
 }
 
@@ -594,8 +596,9 @@ static int64_t begin_watch(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     const unsigned asleep = wf_idle_asleep(&runtime->idle) + 1;
     worker->is_watching = is_watch_free(worker, asleep) &&
-                          /* relaxed: a role, no data */
-                          wf_exchange_relaxed(&runtime->is_watched, 1) == 0;
+                          /* acquire: the berth of the driver, from the one before */
+                          wf_exchange_acquire(&runtime->is_watched, 1) == 0;
+    worker->watch_driver = worker->is_watching ? wf_driver_of(runtime) : NULL;
     if (!worker->is_watching) {
         return WF_FOREVER;
     }
@@ -616,8 +619,10 @@ static bool has_reason_to_stay(void *context)
     if (has_work(worker)) {
         return true;
     }
-    return worker->is_watching ? wf_timers_next(worker->runtime) < worker->watch_until_ns /* (A2) */
-                               : is_watch_free(worker, wf_idle_asleep(&worker->runtime->idle));
+    weft_runtime *runtime = worker->runtime;
+    return worker->is_watching ? wf_timers_next(runtime) < worker->watch_until_ns || /* (A2) */
+                                     wf_driver_of(runtime) != worker->watch_driver   /* (V2) */
+                               : is_watch_free(worker, wf_idle_asleep(&runtime->idle));
 }
 
 /* [any]  A timer is set for before the watcher would look. */
@@ -627,7 +632,7 @@ static void hurry(weft_runtime *runtime)
     const uint32_t watcher = wf_load_relaxed(&runtime->hours.watcher);
     if (wf_idle_claim_worker(&runtime->idle, watcher)) {
         WF_REACHED("steal.watcher_hurried");
-        wf_parker_unpark(&runtime->workers[watcher].parker);
+        wf_driver_unpark(runtime, &runtime->workers[watcher].parker);
     }
 }
 
@@ -638,7 +643,7 @@ static void rouse(weft_runtime *runtime)
     int sleeper = wf_idle_claim(&runtime->idle);
     if (sleeper >= 0) {
         WF_REACHED("steal.roused");
-        wf_parker_unpark(&runtime->workers[sleeper].parker);
+        wf_driver_unpark(runtime, &runtime->workers[sleeper].parker);
     }
 }
 
@@ -658,22 +663,27 @@ static void end_watch(struct wf_worker *worker)
         wf_store_relaxed(&other->polled_at_watch, polled);
     }
     wf_timers_unwatch(runtime);
-    wf_store_relaxed(&runtime->is_watched, 0);
+    if (worker->watch_driver != NULL) {
+        worker->watch_driver->gather(worker->watch_driver, worker);
+    }
+    wf_store_release(&runtime->is_watched, 0); /* release: what the berth found is the next one's */
 }
 
-/* [loop]  Sleeps until called, or until it is time to look at the others. */
+/* [loop]  Sleeps until called, or until it is time to look at the others, or the driver has news.
+ */
 static void sleep_until_called(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    int64_t deadline_ns = begin_watch(worker);
-    worker->watch_until_ns = deadline_ns;
-    worker->is_searching =
-        wf_idle_sleep(&runtime->idle, worker->index, &worker->parker, worker->is_searching,
-                      has_reason_to_stay, worker, deadline_ns);
-    if (worker->is_watching) {
-        worker->is_watching = false;
-        end_watch(worker);
-    }
+    worker->watch_until_ns = begin_watch(worker);
+    const struct wf_sleep sleep = {
+        .parker = &worker->parker,
+        .driver = worker->watch_driver,
+        .has_work = has_reason_to_stay,
+        .context = worker,
+        .deadline_ns = worker->watch_until_ns,
+        .is_searching = worker->is_searching,
+    };
+    worker->is_searching = wf_idle_sleep(&runtime->idle, worker->index, &sleep);
     if (worker->is_searching) {
         wf_counter_add(&worker->counters.woken, 1);
     }
@@ -698,6 +708,10 @@ static void rest(struct wf_worker *worker)
     wf_safe_enter(&runtime->world, &worker->safe);
     sleep_until_called(worker);
     wf_safe_leave(&runtime->world, &worker->safe);
+    if (worker->is_watching) {
+        worker->is_watching = false;
+        end_watch(worker); /* not before the world may go on: the driver wakes tasks */
+    }
     wf_trace(worker->trace, WF_TRACE_UNPARK, 0, 0);
     worker->now_ns = wf_clock_now(); /* the time asleep was no turn of anybody's */
     worker->global_ns = worker->now_ns;

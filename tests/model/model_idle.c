@@ -152,8 +152,12 @@ static void work(unsigned index, bool is_searching)
         }
         const bool is_pinned = index == 0 && take_pinned();
         if (!is_pinned && !take()) {
-            is_searching = wf_idle_sleep(&idle, index, &parkers[index], is_searching, has_work,
-                                         &index, WF_FOREVER);
+            is_searching = wf_idle_sleep(&idle, index,
+                                         &(struct wf_sleep){.parker = &parkers[index],
+                                                            .has_work = has_work,
+                                                            .context = &index,
+                                                            .deadline_ns = WF_FOREVER,
+                                                            .is_searching = is_searching});
             continue;
         }
         taken[index] += is_pinned ? 0 : 1;
@@ -181,7 +185,11 @@ static void worker_1(void)
 static void worker_0_with_deadline(void)
 {
     unsigned index = 0;
-    work(0, wf_idle_sleep(&idle, 0, &parkers[0], false, has_work, &index, 1));
+    work(0, wf_idle_sleep(&idle, 0,
+                          &(struct wf_sleep){.parker = &parkers[0],
+                                             .has_work = has_work,
+                                             .context = &index,
+                                             .deadline_ns = 1}));
 }
 
 static void push_one(void)

@@ -185,8 +185,11 @@ static void watch(void)
         }
         wf_timers_watch(&runtime, 0, until_ns);
         is_watcher_asleep = true;
-        if (wf_idle_sleep(&runtime.idle, 0, &workers[0].parker, false, is_due_before, &until_ns,
-                          WF_FOREVER)) {
+        if (wf_idle_sleep(&runtime.idle, 0,
+                          &(struct wf_sleep){.parker = &workers[0].parker,
+                                             .has_work = is_due_before,
+                                             .context = &until_ns,
+                                             .deadline_ns = WF_FOREVER})) {
             (void)wf_idle_end_search(&runtime.idle);
         }
         is_watcher_asleep = false;

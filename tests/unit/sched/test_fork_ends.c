@@ -283,15 +283,18 @@ static intptr_t add_leaves(void *arg)
     return sum + weft_fork_join(&fork);
 }
 
+/* More than there is memory for tasks at the beginning. */
+enum { MANY_FORKS = WF_TASK_SLAB_COUNT + 16 };
+
 /* One is taken and waits; so the others, which are more than there are places, become tasks. */
 static intptr_t fork_without_memory(void *arg)
 {
     struct faults *faults = arg;
     wf_atomic_u32 cell = {0};
     weft_task *last = go(stand_by, &cell);
-    weft_fork forks[12];
+    weft_fork forks[MANY_FORKS];
     faults_begin(faults);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < MANY_FORKS; i++) {
         weft_fork_go(&forks[i], add_leaves, (void *)3);
     }
     (void)weft_yield();
@@ -299,7 +302,7 @@ static intptr_t fork_without_memory(void *arg)
     weft_fork_go(&raising, count_up, &cell);
     (void)weft_fork_join(&raising);
     CHECK_EQ(weft_await(last), 0);
-    for (int i = 12; i-- > 0;) {
+    for (int i = MANY_FORKS; i-- > 0;) {
         CHECK_EQ(weft_fork_join(&forks[i]), 8);
     }
     faults_end(faults);

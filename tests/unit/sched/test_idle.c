@@ -103,7 +103,11 @@ static void work_seen_at_the_second_look_keeps_the_worker_awake(void)
     struct wf_parker parker = {0};
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
     CHECK(wf_idle_begin_search(&idle));
-    CHECK(!wf_idle_sleep(&idle, 2, &parker, true, say_yes, NULL, WF_FOREVER));
+    CHECK(!wf_idle_sleep(&idle, 2,
+                         &(struct wf_sleep){.parker = &parker,
+                                            .has_work = say_yes,
+                                            .deadline_ns = WF_FOREVER,
+                                            .is_searching = true}));
     CHECK_EQ(wf_idle_searching(&idle), 0);
     CHECK_EQ(wf_idle_asleep(&idle), 0);
 }
@@ -113,7 +117,8 @@ static void a_deadline_ends_the_sleep(void)
     struct wf_idle idle;
     struct wf_parker parker = {0};
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
-    CHECK(!wf_idle_sleep(&idle, 2, &parker, false, say_no, NULL, 0));
+    CHECK(!wf_idle_sleep(
+        &idle, 2, &(struct wf_sleep){.parker = &parker, .has_work = say_no, .deadline_ns = 0}));
     CHECK_EQ(wf_idle_searching(&idle), 0);
     CHECK_EQ(wf_idle_asleep(&idle), 0);
 }
@@ -140,7 +145,11 @@ static void work_that_nobody_calls_for_is_counted(void)
     struct wf_parker parker = {0};
     unsigned looks = 0;
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
-    CHECK(!wf_idle_sleep(&idle, 2, &parker, false, say_yes_later, &looks, WF_FOREVER));
+    CHECK(!wf_idle_sleep(&idle, 2,
+                         &(struct wf_sleep){.parker = &parker,
+                                            .has_work = say_yes_later,
+                                            .context = &looks,
+                                            .deadline_ns = WF_FOREVER}));
     CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 1);
     CHECK_EQ(looks, 1 + WF_PARK_LOOKS);
     CHECK_EQ(wf_idle_asleep(&idle), 0);
@@ -153,7 +162,11 @@ static void work_that_comes_and_goes_is_not_counted(void)
     unsigned looks = 0;
     const int64_t deadline_ns = wf_clock_now() + 10 * WF_PARK_TIMEOUT_NS;
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
-    CHECK(!wf_idle_sleep(&idle, 2, &parker, false, say_yes_in_turn, &looks, deadline_ns));
+    CHECK(!wf_idle_sleep(&idle, 2,
+                         &(struct wf_sleep){.parker = &parker,
+                                            .has_work = say_yes_in_turn,
+                                            .context = &looks,
+                                            .deadline_ns = deadline_ns}));
     CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 0);
     CHECK(looks > 1);
 }
@@ -167,7 +180,11 @@ static void work_beside_a_searcher_is_not_counted(void)
     const int64_t deadline_ns = wf_clock_now() + 10 * WF_PARK_TIMEOUT_NS;
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
     CHECK(wf_idle_begin_search(&idle));
-    CHECK(!wf_idle_sleep(&idle, 2, &parker, false, say_yes_later, &looks, deadline_ns));
+    CHECK(!wf_idle_sleep(&idle, 2,
+                         &(struct wf_sleep){.parker = &parker,
+                                            .has_work = say_yes_later,
+                                            .context = &looks,
+                                            .deadline_ns = deadline_ns}));
     CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 0);
 }
 #endif
@@ -185,8 +202,9 @@ struct scene {
 static void sleep_until_past(void *context)
 {
     struct scene *scene = context;
-    scene->is_back_searching =
-        wf_idle_sleep(&scene->idle, 0, &scene->parker, false, say_no, NULL, 0);
+    scene->is_back_searching = wf_idle_sleep(
+        &scene->idle, 0,
+        &(struct wf_sleep){.parker = &scene->parker, .has_work = say_no, .deadline_ns = 0});
 }
 
 static void notify_and_unpark(void *context)
@@ -289,8 +307,11 @@ static void *work(void *arg)
     while (wf_load_relaxed(&taken) < ROUNDS) {
         is_searching = is_searching || wf_idle_begin_search(&pool);
         if (!take()) {
-            is_searching = wf_idle_sleep(&pool, self, &parkers[self], is_searching, is_work_or_end,
-                                         NULL, WF_FOREVER);
+            is_searching = wf_idle_sleep(&pool, self,
+                                         &(struct wf_sleep){.parker = &parkers[self],
+                                                            .has_work = is_work_or_end,
+                                                            .deadline_ns = WF_FOREVER,
+                                                            .is_searching = is_searching});
             continue;
         }
         if (is_searching && wf_idle_end_search(&pool)) {

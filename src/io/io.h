@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * io/io.h - descriptors: who waits for them, and how news of them comes.
+ *
+ * Promises:      a call that would block suspends its task and no thread.  No news is lost: who
+ *                finds a descriptor drained and then waits hears of what came in between.  A number
+ *                that was closed and given out again is never taken for the old one.
+ * Must not know: processes, bytecode.
+ *
+ *   poller    the driver of a runtime: a way to ask the kernel for news of many descriptors
+ *   entry     what is known of one number: which poller has news of it, what news came
+ *   side      reading or writing
+ *   news      a number that grows when the kernel reports something for a side
+ *
+ * Tags:  as in sched.h and sync.h;  [inside] the caller has entered the entry.
+ *
+ * Who synchronises with whom (the letters are the labels in the code):
+ *
+ *   edge  from                           to                            carries
+ *   I1    fd.c leave, begin_close: CAS   the last one's CAS            every use before the close
+ *   I2    fd.c renew: store state        enter: CAS                    that the entry is as new
+ *   I3    table.c grow: CAS              entry: load                   the page of entries
+ *   I4    fd.c happened: store news      news: load                    what the kernel had by then
+ */
+#ifndef WF_IO_IO_H
+#define WF_IO_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <weft/weft.h>
+
+#include "base/base.h"
+#include "os/os.h"
+#include "sched/sched.h"
+#include "sync/sync.h"
+
+/* ---- descriptors --------------------------------------------------------------------------- */
+
+enum wf_side {
+    WF_SIDE_READ,
+    WF_SIDE_WRITE,
+    WF_SIDES,
+};
+
+/* What a descriptor is, as far as waiting for it goes. */
+enum wf_fd_kind {
+    WF_FD_UNKNOWN,
+    WF_FD_POLLED, /* does not block; the poller can be asked for news; so for the next two */
+    WF_FD_SOCKET,
+    WF_FD_TCP,      /* who gets less than it asked for has all there is */
+    WF_FD_TERMINAL, /* may block: it is read only after news of it */
+    WF_FD_FILE,     /* blocks, and cannot be polled */
+};
+
+/* News of a side: grows by WF_NEWS when the kernel reports something. */
+enum {
+    WF_NEWS_HUNG_UP = 1, /* what follows does not block: the end, or an error */
+    WF_NEWS = 2,
+};
+/* What news never are. */
+#define WF_NEWS_NONE UINT32_MAX
+
+struct wf_poller;
+
+/* A thread that is no worker, and waits. */
+struct wf_thread_wait {
+    struct wf_thread_wait *next; /* [locked] */
+    int call_fd;                 /* an eventfd, where it is called if the descriptor is closed */
+};
+
+/* What is known of one descriptor, by all runtimes.  Its memory is only ever used for this number.
+ */
+struct wf_entry {
+    wf_atomic_u32 state;                  /* [any: CAS]  users and marks: see fd.c */
+    struct wf_spin spin;                  /* of the queues */
+    WF_ATOMIC(struct wf_poller *) poller; /* [inside, its end: CAS]  who has news of it; or NULL */
+    WF_ATOMIC(uint32_t) news[WF_SIDES];   /* [locked: write] [inside: read] */
+    /* [inside: write]  The news as of which there was nothing more to be had; see fd.c. */
+    WF_ATOMIC(uint32_t) drained[WF_SIDES];
+    WF_ATOMIC(uint8_t) kind;          /* [inside: write]  enum wf_fd_kind */
+    int32_t fd;                       /* [const] */
+    struct wf_waitq queues[WF_SIDES]; /* [locked] */
+    struct wf_thread_wait *threads;   /* [locked]  threads that wait for it; or NULL */
+};
+
+/* A call that uses a descriptor. */
+struct wf_use {
+    int fd;
+    struct wf_entry *entry;
+    struct wf_poller *poller; /* of the task's runtime; NULL: a thread, which asks the kernel */
+    struct weft_task *self;   /* NULL: a thread */
+};
+
+/* fd.c  [any]  Begins to use it.  -EBADF: it is closed, or no number at all; -ENOMEM, and what
+ * opening a poller gives. */
+int wf_use_begin(struct wf_use *use, int fd);
+/* fd.c  [inside]  The last one of a descriptor that was closed meanwhile closes it. */
+void wf_use_end(struct wf_use *use);
+/* fd.c  [inside]  Makes sure that the kind is known, and that what can be polled does not block. */
+int wf_use_classify(struct wf_use *use, enum wf_fd_kind *kind);
+/* fd.c  [inside]  The news so far; to be read before the system call that may find nothing. */
+uint32_t wf_use_news(const struct wf_use *use, enum wf_side side);
+/* fd.c  [inside]  Whether nothing came since there was nothing to be had. */
+bool wf_use_is_drained(const struct wf_use *use, enum wf_side side, uint32_t news);
+/* fd.c  [inside]  As of these news there is nothing more. */
+void wf_use_drain(struct wf_use *use, enum wf_side side, uint32_t news);
+/* fd.c  [inside]  Waits for others than these.  0; -ECANCELED, -ETIMEDOUT, -EBADF: it was closed;
+ * -EAGAIN: a poll task; or what the kernel has against polling it. */
+int wf_use_wait(struct wf_use *use, enum wf_side side, uint32_t news);
+/* fd.c  [inside]  The same in phases, as sync.h has them. */
+int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
+                      struct wf_wait_node *node);
+/* fd.c  [task]  A descriptor that was opened just now, and does not block. */
+int wf_fd_adopt(int fd, enum wf_fd_kind kind);
+/* fd.c  [worker, control thread]  The kernel has news. */
+void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up);
+
+/* ---- the table of descriptors -------------------------------------------------------------- */
+
+/* [any]  NULL: no memory, or no number that a descriptor can have. */
+struct wf_entry *wf_table_entry(int fd);
+/* [any]  NULL: nobody asked for it yet. */
+struct wf_entry *wf_table_find(int fd);
+/* [any]  Calls `visit` for all that anybody asked for. */
+void wf_table_visit(void (*visit)(struct wf_entry *entry, void *context), void *context);
+
+/* ---- pollers ------------------------------------------------------------------------------- */
+
+/* Events that are taken at once, by the watcher and in passing. */
+#define WF_POLLER_EVENTS 256
+#define WF_POLLER_GLANCE 32
+
+/* What the kernel told, before anybody was woken. */
+struct wf_event {
+    struct wf_entry *entry; /* NULL: a call */
+    uint8_t sides;          /* bits by enum wf_side */
+    bool is_hung_up;
+};
+
+/* A way to ask the kernel.  [const] */
+struct wf_backend {
+    const char *name;
+    int (*open)(struct wf_poller *poller);
+    void (*close)(struct wf_poller *poller);
+    /* [inside]  From now on news of it come, and at once of what there is.  -EPERM: it cannot be
+     * polled. */
+    int (*add)(struct wf_poller *poller, struct wf_entry *entry);
+    /* [inside]  No more, but for those under way. */
+    void (*remove)(struct wf_poller *poller, struct wf_entry *entry);
+    /* [watcher; or timeout 0: any]  Waits for news, at most until then; gives their number. */
+    int (*wait)(struct wf_poller *poller, struct wf_event *events, int count, int64_t deadline_ns);
+    /* [any]  Ends a wait. */
+    void (*call)(struct wf_poller *poller);
+};
+extern const struct wf_backend wf_backend_epoll;
+
+struct wf_poller {
+    struct wf_driver driver;
+    const struct wf_backend *backend; /* [const] */
+    int fd;                           /* [const]  of the backend */
+    int call_fd;                      /* [const]  an eventfd */
+    int caught_count;                 /* [watcher] */
+    struct wf_event caught[WF_POLLER_EVENTS];
+};
+
+/* poller.c  [task]  That of the runtime; opened when first asked for.  -ENOMEM, -EMFILE, ... */
+int wf_poller_of(weft_runtime *runtime, struct wf_poller **out);
+
+/* fd.c  [closer]  The poller ends: whoever of another runtime waits for its news asks elsewhere. */
+void wf_entries_leave(struct wf_poller *poller);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * io/poller.c - the poller of a runtime: the driver in whose berth the watcher sleeps.
+ *
+ * It is opened by the first task that needs it, so a runtime without I/O has neither its
+ * descriptors nor its cost.  What the watcher's wait has found lies in `caught` until the watcher
+ * may wake tasks again; whoever else looks in passing takes its own events, and an event is given
+ * to one of them.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "io/io.h"
+
+static struct wf_poller *of_driver(struct wf_driver *driver)
+{
+    return wf_container_of(driver, struct wf_poller, driver);
+}
+
+static void tell(const struct wf_event *events, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (events[i].entry != NULL) {
+            wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up);
+        }
+    }
+}
+
+/* ---- the driver ---------------------------------------------------------------------------- */
+
+static void wait(struct wf_berth *berth, int64_t deadline_ns)
+{
+    struct wf_poller *poller = of_driver(wf_container_of(berth, struct wf_driver, berth));
+    poller->caught_count =
+        poller->backend->wait(poller, poller->caught, WF_POLLER_EVENTS, deadline_ns);
+}
+
+static void call(struct wf_berth *berth)
+{
+    struct wf_poller *poller = of_driver(wf_container_of(berth, struct wf_driver, berth));
+    poller->backend->call(poller);
+}
+
+static void gather(struct wf_driver *driver, struct wf_worker *worker)
+{
+    (void)worker;
+    struct wf_poller *poller = of_driver(driver);
+    const int count = poller->caught_count;
+    poller->caught_count = 0;
+    tell(poller->caught, count);
+}
+
+static void look(struct wf_driver *driver, struct wf_worker *worker)
+{
+    (void)worker;
+    struct wf_event events[WF_POLLER_GLANCE];
+    struct wf_poller *poller = of_driver(driver);
+    int count = poller->backend->wait(poller, events, WF_POLLER_GLANCE, 0);
+    tell(events, count);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static void end(struct wf_driver *driver)
+{
+    struct wf_poller *poller = of_driver(driver);
+    wf_entries_leave(poller);
+    poller->backend->close(poller);
+    wf_free(poller);
+}
+
+static int open_poller(struct wf_poller **out)
+{
+    struct wf_poller *poller = wf_alloc_zeroed(1, sizeof(*poller));
+    if (poller == NULL) {
+        return -ENOMEM;
+    }
+    poller->driver =
+        (struct wf_driver){.berth = {wait, call}, .gather = gather, .look = look, .free = end};
+    poller->backend = &wf_backend_epoll;
+    int rc = poller->backend->open(poller);
+    if (rc != 0) {
+        wf_free(poller);
+        return rc;
+    }
+    *out = poller;
+    return 0;
+}
+
+/* [task]  The first that needs it; of two, one. */
+static __attribute__((noinline)) int attach(weft_runtime *runtime, struct wf_poller **out)
+{
+    struct wf_poller *poller;
+    int rc = open_poller(&poller);
+    if (rc != 0) {
+        return rc;
+    }
+    if (!wf_driver_attach(runtime, &poller->driver)) {
+        end(&poller->driver);
+        poller = of_driver(wf_driver_of(runtime));
+    }
+    *out = poller;
+    return 0;
+}
+
+int wf_poller_of(weft_runtime *runtime, struct wf_poller **out)
+{
+    struct wf_driver *driver = wf_driver_of(runtime);
+    if (driver == NULL) {
+        return attach(runtime, out);
+    }
+    *out = of_driver(driver);
+    return 0;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * io/rw.c - reading and writing: the call is tried, and waits only if it finds nothing.
+ *
+ * All are one loop around the system call, which is in `call`: what differs is which, and its
+ * arguments.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "io/io.h"
+#include "os/sys.h"
+#include "sched/fast.h"
+
+/* A system call that moves bytes. */
+struct transfer {
+    ssize_t (*call)(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+    enum wf_side side;
+    int flags;   /* of a socket */
+    size_t size; /* that is asked for; 0: to get less says nothing */
+    union {
+        void *buffer;
+        const void *bytes;
+        const struct iovec *parts;
+        struct msghdr *message;
+    };
+    int count; /* of parts */
+    union {
+        struct sockaddr *from;
+        const struct sockaddr *to;
+    };
+    socklen_t *from_size;
+    socklen_t to_size;
+};
+
+/* [inside]  A terminal blocks: it is asked first whether it would. */
+static int try_terminal(struct wf_use *use, const struct transfer *transfer)
+{
+    const short events = transfer->side == WF_SIDE_READ ? POLLIN : POLLOUT;
+    const int rc = wf_sys_poll(use->fd, -1, events, 0);
+    return rc == 0 ? -EAGAIN : rc < 0 ? rc : 0;
+}
+
+/* [inside]  Once: -EAGAIN, it would block. */
+static ssize_t attempt(struct wf_use *use, const struct transfer *transfer, uint32_t news,
+                       enum wf_fd_kind kind)
+{
+    if (wf_use_is_drained(use, transfer->side, news) && use->self != NULL) {
+        return -EAGAIN;
+    }
+    const int rc = kind == WF_FD_TERMINAL && use->self != NULL ? try_terminal(use, transfer) : 0;
+    const ssize_t moved = rc != 0 ? rc : transfer->call(use->fd, transfer, kind);
+    if (moved == -EAGAIN || (kind == WF_FD_TCP && transfer->flags == 0 && moved > 0 &&
+                             (size_t)moved < transfer->size)) {
+        wf_use_drain(use, transfer->side, news);
+    }
+    return moved;
+}
+
+static ssize_t move(int fd, const struct transfer *transfer)
+{
+    struct wf_use use;
+    enum wf_fd_kind kind;
+    ssize_t moved = wf_use_begin(&use, fd);
+    if (moved != 0) {
+        return moved;
+    }
+    moved = wf_use_classify(&use, &kind);
+    if (moved == 0) {
+        bool has_waited = false;
+        for (;;) { /* ends with what the call gives, or when it may not wait on */
+            const uint32_t news = wf_use_news(&use, transfer->side);
+            moved = attempt(&use, transfer, news, kind);
+            if (moved != -EAGAIN || (transfer->flags & MSG_DONTWAIT) != 0) {
+                break;
+            }
+            moved = wf_use_wait(&use, transfer->side, news);
+            if (moved != 0) {
+                break;
+            }
+            has_waited = true;
+        }
+        if (!has_waited && moved >= 0 && use.self != NULL) {
+            wf_spend(use.self);
+        }
+    }
+    wf_use_end(&use);
+    return moved;
+}
+
+/* ---- the calls ----------------------------------------------------------------------------- */
+
+static bool is_socket(enum wf_fd_kind kind)
+{
+    return kind == WF_FD_TCP || kind == WF_FD_SOCKET;
+}
+
+static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    (void)kind;
+    return wf_sys_read(fd, transfer->buffer, transfer->size);
+}
+
+/* A socket whose peer is gone must not end the process by a signal. */
+static ssize_t call_write(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    return is_socket(kind)
+               ? wf_sys_sendto(fd, transfer->bytes, transfer->size, MSG_NOSIGNAL, NULL, 0)
+               : wf_sys_write(fd, transfer->bytes, transfer->size);
+}
+
+static ssize_t call_readv(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    (void)kind;
+    return wf_sys_readv(fd, transfer->parts, transfer->count);
+}
+
+static ssize_t call_writev(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    if (!is_socket(kind) || transfer->count < 0) {
+        return wf_sys_writev(fd, transfer->parts, transfer->count);
+    }
+    const struct msghdr message = {
+        .msg_iov = (struct iovec *)(uintptr_t)transfer->parts, /* only read */
+        .msg_iovlen = (size_t)transfer->count,
+    };
+    return wf_sys_sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+static ssize_t call_recvfrom(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    (void)kind;
+    return wf_sys_recvfrom(fd, transfer->buffer, transfer->size, transfer->flags, transfer->from,
+                           transfer->from_size);
+}
+
+static ssize_t call_sendto(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    (void)kind;
+    return wf_sys_sendto(fd, transfer->bytes, transfer->size, transfer->flags | MSG_NOSIGNAL,
+                         transfer->to, transfer->to_size);
+}
+
+static ssize_t call_recvmsg(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    (void)kind;
+    return wf_sys_recvmsg(fd, transfer->message, transfer->flags | MSG_CMSG_CLOEXEC);
+}
+
+static ssize_t call_sendmsg(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    (void)kind;
+    return wf_sys_sendmsg(fd, transfer->message, transfer->flags | MSG_NOSIGNAL);
+}
+
+ssize_t weft_read(int fd, void *buffer, size_t size)
+{
+    const struct transfer transfer = {
+        .call = call_read, .side = WF_SIDE_READ, .size = size, .buffer = buffer};
+    return move(fd, &transfer);
+}
+
+ssize_t weft_write(int fd, const void *bytes, size_t size)
+{
+    const struct transfer transfer = {
+        .call = call_write, .side = WF_SIDE_WRITE, .size = size, .bytes = bytes};
+    return move(fd, &transfer);
+}
+
+ssize_t weft_readv(int fd, const struct iovec *parts, int count)
+{
+    const struct transfer transfer = {
+        .call = call_readv, .side = WF_SIDE_READ, .parts = parts, .count = count};
+    return move(fd, &transfer);
+}
+
+ssize_t weft_writev(int fd, const struct iovec *parts, int count)
+{
+    const struct transfer transfer = {
+        .call = call_writev, .side = WF_SIDE_WRITE, .parts = parts, .count = count};
+    return move(fd, &transfer);
+}
+
+ssize_t weft_socket_recv(int fd, void *buffer, size_t size, int flags)
+{
+    return weft_recvfrom(fd, buffer, size, flags, NULL, NULL);
+}
+
+ssize_t weft_recvfrom(int fd, void *buffer, size_t size, int flags, struct sockaddr *address,
+                      socklen_t *address_size)
+{
+    const struct transfer transfer = {
+        .call = call_recvfrom,
+        .side = WF_SIDE_READ,
+        .flags = flags,
+        .size = size,
+        .buffer = buffer,
+        .from = address,
+        .from_size = address_size,
+    };
+    return move(fd, &transfer);
+}
+
+ssize_t weft_socket_send(int fd, const void *bytes, size_t size, int flags)
+{
+    return weft_sendto(fd, bytes, size, flags, NULL, 0);
+}
+
+ssize_t weft_sendto(int fd, const void *bytes, size_t size, int flags,
+                    const struct sockaddr *address, socklen_t address_size)
+{
+    const struct transfer transfer = {
+        .call = call_sendto,
+        .side = WF_SIDE_WRITE,
+        .flags = flags,
+        .size = size,
+        .bytes = bytes,
+        .to = address,
+        .to_size = address_size,
+    };
+    return move(fd, &transfer);
+}
+
+ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    const struct transfer transfer = {
+        .call = call_recvmsg, .side = WF_SIDE_READ, .flags = flags, .message = message};
+    return message != NULL ? move(fd, &transfer) : -EINVAL;
+}
+
+ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    const struct transfer transfer = {
+        .call = call_sendmsg,
+        .side = WF_SIDE_WRITE,
+        .flags = flags,
+        .message = (struct msghdr *)(uintptr_t)message, /* only read */
+    };
+    return message != NULL ? move(fd, &transfer) : -EINVAL;
+}
+
+/* ---- whole pieces -------------------------------------------------------------------------- */
+
+ssize_t weft_read_full(int fd, void *buffer, size_t size)
+{
+    if (size > SSIZE_MAX) {
+        return -EINVAL;
+    }
+    size_t done = 0;
+    while (done < size) { /* ends: each turn moves a byte, or is the last */
+        ssize_t moved = weft_read(fd, (char *)buffer + done, size - done);
+        if (moved < 0) {
+            return moved;
+        }
+        if (moved == 0) {
+            break;
+        }
+        done += (size_t)moved;
+    }
+    return (ssize_t)done;
+}
+
+int weft_write_all(int fd, const void *bytes, size_t size)
+{
+    size_t done = 0;
+    while (done < size) { /* ends: each turn moves a byte, or is the last */
+        ssize_t moved = weft_write(fd, (const char *)bytes + done, size - done);
+        if (moved < 0) {
+            return (int)moved;
+        }
+        if (moved == 0) {
+            return -EIO; /* no descriptor does that; one that did would keep us here for ever */
+        }
+        done += (size_t)moved;
+    }
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * os/sys.h - the system calls of I/O: a part of os.h.
+ *
+ * Each does what the call of its name does, gives a negative errno, begins again after EINTR where
+ * that is right, and can be made to fail in tests, by the name of the call.
+ */
+#ifndef WF_OS_SYS_H
+#define WF_OS_SYS_H
+
+#include <poll.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+ssize_t wf_sys_read(int fd, void *buffer, size_t size);
+ssize_t wf_sys_write(int fd, const void *bytes, size_t size);
+ssize_t wf_sys_readv(int fd, const struct iovec *parts, int count);
+ssize_t wf_sys_writev(int fd, const struct iovec *parts, int count);
+ssize_t wf_sys_recvfrom(int fd, void *buffer, size_t size, int flags, struct sockaddr *address,
+                        socklen_t *address_size);
+ssize_t wf_sys_sendto(int fd, const void *bytes, size_t size, int flags,
+                      const struct sockaddr *address, socklen_t address_size);
+ssize_t wf_sys_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t wf_sys_sendmsg(int fd, const struct msghdr *message, int flags);
+/* The new one is closed on exec and does not block. */
+int wf_sys_accept(int fd, struct sockaddr *address, socklen_t *address_size);
+/* -EINPROGRESS also after EINTR: the connection goes on being made. */
+int wf_sys_connect(int fd, const struct sockaddr *address, socklen_t address_size);
+/* The error that a socket has met; 0: none. */
+int wf_sys_socket_error(int fd);
+int wf_sys_socket_type(int fd, int *domain, int *type);
+int wf_sys_shutdown(int fd, int how);
+/* Never begins again: after EINTR the descriptor is closed, too. */
+int wf_sys_close(int fd);
+int wf_sys_fstat(int fd, struct stat *out);
+int wf_sys_set_nonblocking(int fd);
+/* The events of the first; 0: the deadline passed, or the second can be read from (-1: none). */
+int wf_sys_poll(int fd, int call_fd, short events, int64_t deadline_ns);
+
+int wf_sys_epoll_create(void);
+/* One that is there already is set anew: it is reported what there is. */
+int wf_sys_epoll_add(int epoll_fd, int fd, uint32_t events, void *data);
+void wf_sys_epoll_remove(int epoll_fd, int fd);
+/* Their number; 0 also after EINTR. */
+int wf_sys_epoll_wait(int epoll_fd, struct epoll_event *events, int count, int64_t deadline_ns);
+int wf_sys_eventfd(void);
+/* One more; a full counter is no error, since whoever looks sees that it is not empty. */
+void wf_sys_eventfd_add(int fd);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   with src/io/fd.c no news of a descriptor is lost, however a wait, a report of the kernel
+ *         and a close meet; a descriptor is closed once, by the last who uses it, and who uses the
+ *         number after that finds the entry as new; in every order of steps under every memory
+ *         model.
+ * Method: tasks that find nothing and wait, a kernel that has bytes and then reports them, closes.
+ *         The kernel here is a few cells: whether there are bytes, and whether the number is open.
+ *         A lost report is a deadlock; plain data is touched by all who are inside.
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/io.h"
+#include "model/sync_aids.h"
+#include "os/sys.h"
+
+static struct wf_entry the_entry;
+static struct wf_entry *const entry = &the_entry;
+static struct wf_poller poller;
+static struct wf_use first_use;
+static WF_ATOMIC(int) bytes;          /* that can be read */
+static WF_ATOMIC(int) closes;         /* how often it was closed */
+static WF_ATOMIC(int) told;           /* the kernel reports what comes */
+static int inside[MODEL_THREADS_MAX]; /* plain: of who is inside; read by who closes it */
+
+/* ---- what fd.c calls ------------------------------------------------------------------------- */
+
+int wf_poller_of(weft_runtime *of, struct wf_poller **out)
+{
+    (void)of;
+    *out = &poller;
+    return 0;
+}
+
+struct wf_entry *wf_table_entry(int fd)
+{
+    (void)fd;
+    return entry;
+}
+
+struct wf_entry *wf_table_find(int fd)
+{
+    (void)fd;
+    return entry;
+}
+
+void wf_table_visit(void (*visit)(struct wf_entry *one, void *context), void *context)
+{
+    visit(entry, context);
+}
+
+int wf_sys_close(int fd)
+{
+    (void)fd;
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        (void)wf_plain_load(&inside[i]); /* nobody is: a race else */
+    }
+    (void)wf_fetch_add_relaxed(&closes, 1);
+    return 0;
+}
+
+int wf_sys_fstat(int fd, struct stat *out)
+{
+    (void)fd;
+    (void)out;
+    model_fail("its kind is known");
+    return 0;
+}
+
+int wf_sys_socket_type(int fd, int *domain, int *type)
+{
+    (void)fd;
+    (void)domain;
+    (void)type;
+    return -EBADF;
+}
+
+int wf_sys_set_nonblocking(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+int wf_sys_eventfd(void)
+{
+    return 1;
+}
+
+void wf_sys_eventfd_add(int fd)
+{
+    (void)fd;
+    model_fail("no thread waits here");
+}
+
+int wf_sys_poll(int fd, int call_fd, short events, int64_t deadline_ns)
+{
+    (void)fd;
+    (void)call_fd;
+    (void)events;
+    (void)deadline_ns;
+    return 0;
+}
+
+/* As the kernel: what is there already is reported at once. */
+static int add(struct wf_poller *of, struct wf_entry *one)
+{
+    MODEL_REQUIRE(of == &poller);
+    wf_store_relaxed(&told, 1);
+    wf_fence_seq_cst(); /* in the kernel there is a lock */
+    if (wf_load_relaxed(&bytes) > 0) {
+        wf_entry_happened(one, 1u << WF_SIDE_READ, false);
+    }
+    return 0;
+}
+
+static void forget_it(struct wf_poller *of, struct wf_entry *one)
+{
+    (void)of;
+    (void)one;
+}
+
+/* ---- the threads ----------------------------------------------------------------------------- */
+
+static const struct wf_backend backend = {.add = add, .remove = forget_it};
+
+static void start(void)
+{
+    start_tasks();
+    the_entry = (struct wf_entry){0};
+    wf_store_relaxed(&entry->drained[0], WF_NEWS_NONE);
+    wf_store_relaxed(&entry->drained[1], WF_NEWS_NONE);
+    poller.backend = &backend;
+    wf_store_relaxed(&bytes, 0);
+    wf_store_relaxed(&closes, 0);
+    wf_store_relaxed(&told, 0);
+    memset(inside, 0, sizeof(inside));
+    first_use = (struct wf_use){0};
+}
+
+/* The kernel was told long ago. */
+static void start_told(void)
+{
+    start();
+    wf_store_relaxed(&entry->poller, &poller);
+    wf_store_relaxed(&told, 1);
+}
+
+/* A byte is there. */
+static void start_with_one(void)
+{
+    start_told();
+    wf_store_relaxed(&bytes, 1);
+}
+
+/* The first thread is inside. */
+static void start_inside(void)
+{
+    start_told();
+    wf_store_relaxed(&entry->state, 8);
+    first_use = (struct wf_use){.fd = 3, .entry = entry, .poller = &poller, .self = &selves[0]};
+}
+
+/* [kernel]  One byte comes, and is reported if anybody asked. */
+static void bring(void)
+{
+    (void)wf_fetch_add_release(&bytes, 1);
+    wf_fence_seq_cst(); /* as in add */
+    if (wf_load_relaxed(&told) != 0) {
+        wf_entry_happened(entry, 1u << WF_SIDE_READ, false);
+    }
+}
+
+/* [kernel]  It was told long ago. */
+static void bring_and_report(void)
+{
+    (void)wf_fetch_add_relaxed(&bytes, 1);
+    wf_entry_happened(entry, 1u << WF_SIDE_READ, false);
+}
+
+/* The system call: takes so many, or less if there are not as many; gives their number. */
+static int take(int wanted)
+{
+    int there = wf_load_acquire(&bytes);
+    int taken;
+    do {
+        taken = there < wanted ? there : wanted;
+    } while (taken > 0 && !wf_cas_acquire(&bytes, &there, there - taken));
+    return taken;
+}
+
+/* [inside]  As rw.c has it: what was read, or why nothing. */
+static int read_inside(struct wf_use *use, int wanted)
+{
+    int rc;
+    do {
+        wf_plain_store(&inside[model_thread()], 1);
+        const uint32_t news = wf_use_news(use, WF_SIDE_READ);
+        const int taken = wf_use_is_drained(use, WF_SIDE_READ, news) ? 0 : take(wanted);
+        if (taken < wanted) {
+            wf_use_drain(use, WF_SIDE_READ, news);
+        }
+        rc = taken > 0 ? taken : wf_use_wait(use, WF_SIDE_READ, news);
+    } while (rc == 0);
+    wf_use_end(use);
+    return rc;
+}
+
+static int read_some(int wanted)
+{
+    struct wf_use use;
+    const int rc = wf_use_begin(&use, 3);
+    return rc != 0 ? rc : read_inside(&use, wanted);
+}
+
+static void read_it(void)
+{
+    MODEL_REQUIRE(read_some(1) == 1);
+}
+
+/* It asks for more than there is: what comes later is found, too. */
+static void read_two_of_many(void)
+{
+    int sum = 0;
+    while (sum < 2) {
+        const int rc = read_some(8);
+        MODEL_REQUIRE(rc > 0);
+        sum += rc;
+    }
+}
+
+static void read_or_be_closed(void)
+{
+    MODEL_REQUIRE(read_inside(&first_use, 1) == -EBADF);
+}
+
+static void leave_it(void)
+{
+    wf_plain_store(&inside[model_thread()], 1);
+    wf_use_end(&first_use);
+}
+
+static void close_it(void)
+{
+    wf_plain_store(&inside[model_thread()], 1); /* it used it before */
+    MODEL_REQUIRE(weft_close(3) == 0);
+}
+
+static void cancel_first(void)
+{
+    cancel(0);
+}
+
+static void read_or_be_cancelled(void)
+{
+    const int rc = read_some(1);
+    MODEL_REQUIRE(rc == 1 || rc == -ECANCELED);
+}
+
+/* A report that was under way when the number was closed comes late. */
+static void report_late(void)
+{
+    wf_entry_happened(entry, 1u << WF_SIDE_READ, true);
+}
+
+static void close_and_use_again(void)
+{
+    MODEL_REQUIRE(weft_close(3) == 0);
+    (void)wf_fetch_add_relaxed(&bytes, 1);
+    const int rc = read_some(1);
+    MODEL_REQUIRE(rc == 1 || (rc == -EBADF && first_use.entry != NULL)); /* not closed yet */
+}
+
+static void check(void)
+{
+    MODEL_REQUIRE(entry->queues[WF_SIDE_READ].first == NULL);
+    MODEL_REQUIRE(wf_load_relaxed(&entry->state) == 0);
+}
+
+static void check_closed_once(void)
+{
+    check();
+    MODEL_REQUIRE(wf_load_relaxed(&closes) == 1);
+}
+
+static const struct model_test tests[] = {
+    {.name = "a byte comes before the kernel is told, or after",
+     .setup = start,
+     .threads = {read_it, bring},
+     .names = {"reader", "kernel"},
+     .check = check},
+    {.name = "a reader is cancelled",
+     .setup = start_told,
+     .threads = {read_or_be_cancelled, bring, cancel_first},
+     .names = {"reader", "kernel", "canceller"},
+     .bound = {2, 1, 1}, /* one preemption, else none */
+     .check = check},
+    {.name = "it is closed",
+     .setup = start_inside,
+     .threads = {read_or_be_closed, close_it},
+     .names = {"reader", "closer"},
+     .check = check_closed_once},
+    {.name = "less than it asked for",
+     .setup = start_with_one,
+     .threads = {read_two_of_many, bring_and_report},
+     .names = {"reader", "kernel"},
+     .check = check},
+    {.name = "its last user leaves",
+     .setup = start_inside,
+     .threads = {leave_it, close_it},
+     .names = {"user", "closer"},
+     .check = check_closed_once},
+    {.name = "it is closed under a user, and its number is used again",
+     .setup = start_inside,
+     .threads = {leave_it, close_and_use_again},
+     .names = {"user", "closer"},
+     .check = check},
+    {.name = "a late report meets the next user of the number",
+     .setup = start,
+     .threads = {close_and_use_again, report_late},
+     .names = {"user", "kernel"},
+     .check = check},
+};
+
+int main(int argc, char **argv)
+{
+    static const struct model_suite suite = {"fd", tests, MODEL_COUNT(tests),
+                                             NULL, 0,     "src/io/fd.c"};
+    return model_main(argc, argv, &suite);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   whoever closes a descriptor ends the waits of all who use it, and it is closed when the
+ *         last of them has left; a number that is given out again is never taken for the old one.
+ * Method: closes while others wait, read and write, under every setting; the same number again and
+ *         again; copies, descriptors that others close, and a forced close of the runtime.  The
+ *         model of the same is tests/model/model_fd.c.  Keeps part of behaviours 32 and 57.
+ */
+#include "io_aids.h"
+
+static intptr_t close_under_others(void *arg)
+{
+    (void)arg;
+    for (int round = 0; round < 10; round++) {
+        struct pair pair = pair_new(SOCK_STREAM);
+        struct reader readers[2] = {{.fd = pair.near}, {.fd = pair.near}};
+        fill(pair.near);
+        weft_task *first = go(read_some, &readers[0]);
+        weft_task *second = go(read_some, &readers[1]);
+        weft_task *writer = go(write_one, &pair.near);
+        wait_until_blocked(first, WEFT_WAIT_READABLE);
+        wait_until_blocked(second, WEFT_WAIT_READABLE);
+        wait_until_blocked(writer, WEFT_WAIT_WRITABLE);
+        CHECK_EQ(weft_close(pair.near), 0);
+        CHECK_EQ(weft_await(first), -EBADF);
+        CHECK_EQ(weft_await(second), -EBADF);
+        CHECK_EQ(weft_await(writer), -EBADF);
+        CHECK(!is_open(pair.near));
+        CHECK_EQ(weft_close(pair.near), -EBADF);
+        CHECK_EQ(weft_read(pair.near, readers[0].text, 1), -EBADF);
+        CHECK_EQ(weft_close(pair.far), 0);
+    }
+    return 0;
+}
+
+static void a_close_ends_all_waits(void)
+{
+    run_under(EVERYWHERE, close_under_others);
+}
+
+/* The same number each time: what was known of it must not stay. */
+enum { NUMBER = 200 };
+
+static intptr_t reuse_a_number(void *arg)
+{
+    (void)arg;
+    for (int round = 0; round < 50; round++) {
+        struct pair pair = round % 2 == 0 ? pair_new(SOCK_STREAM) : tcp_pair_new();
+        CHECK(!is_open(NUMBER));
+        CHECK_EQ(dup2(pair.near, NUMBER), NUMBER);
+        CHECK_EQ(close(pair.near), 0);
+        pair.near = NUMBER;
+        struct reader reader = {.fd = pair.near};
+        weft_task *task = go(read_some, &reader);
+        wait_until_blocked(task, WEFT_WAIT_READABLE);
+        CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
+        CHECK_EQ(weft_await(task), 0);
+        CHECK_EQ(reader.got, 2);
+        if (round % 3 == 0) {
+            CHECK_EQ(weft_close(pair.far), 0); /* it was hung up when it is closed */
+            CHECK_EQ(weft_close(pair.near), 0);
+        } else {
+            CHECK_EQ(weft_close(pair.near), 0);
+            CHECK_EQ(weft_close(pair.far), 0);
+        }
+    }
+    return 0;
+}
+
+static void a_number_given_out_again_is_another(void)
+{
+    run_under(ON_ONE_WORKER, reuse_a_number);
+    run_under(ON_SEVERAL, reuse_a_number);
+}
+
+/* Others close it: it is forgotten, and the number is good for something else. */
+static intptr_t forget_a_number(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    struct reader reader = {.fd = pair.near};
+    weft_task *task = go(read_some, &reader);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    CHECK_EQ(weft_forget(pair.near), 0);
+    CHECK_EQ(weft_await(task), -EBADF);
+    CHECK(is_open(pair.near));
+    for (int round = 0; round < 2; round++) { /* it may also be used on, or be another */
+        task = go(read_some, &reader);
+        wait_until_blocked(task, WEFT_WAIT_READABLE);
+        CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
+        CHECK_EQ(weft_await(task), 0);
+        CHECK_EQ(weft_forget(pair.near), 0);
+        struct pair other = pair_new(SOCK_STREAM);
+        CHECK(dup2(other.near, pair.near) == pair.near);
+        CHECK_EQ(close(other.near), 0);
+        CHECK_EQ(close(pair.far), 0);
+        pair.far = other.far;
+    }
+    CHECK_EQ(weft_forget(-1), -EBADF);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(close(pair.far), 0);
+    return 0;
+}
+
+static void a_forgotten_number_is_as_new(void)
+{
+    run_under(EVERYWHERE, forget_a_number);
+}
+
+/* A copy keeps what the kernel was told; the number comes back to the same socket. */
+static intptr_t return_to_a_number(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    struct reader reader = {.fd = pair.near};
+    int copy = dup(pair.near);
+    for (int round = 0; round < 3; round++) {
+        weft_task *task = go(read_some, &reader);
+        wait_until_blocked(task, WEFT_WAIT_READABLE);
+        CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
+        CHECK_EQ(weft_await(task), 0);
+        CHECK_EQ(weft_close(pair.near), 0);
+        CHECK_EQ(dup2(copy, pair.near), pair.near);
+    }
+    CHECK_EQ(weft_close(copy), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void a_number_may_come_back_to_the_same_socket(void)
+{
+    run_under(EVERYWHERE, return_to_a_number);
+}
+
+static intptr_t read_shielded(void *arg)
+{
+    CHECK_EQ(weft_shield(1), 0);
+    return read_some(arg); /* never returns: the runtime is closed by force */
+}
+
+/* What a task had in its hands that never runs again is not in use for ever. */
+static void a_forced_close_leaves_the_descriptor(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        struct pair pair = pair_new(SOCK_STREAM);
+        struct reader reader = {.fd = pair.near};
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        weft_task *task = go_into(runtime, read_shielded, &reader);
+        wait_until_blocked(task, WEFT_WAIT_READABLE);
+        CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+        CHECK_EQ(weft_await(task), -ECANCELED);
+        CHECK_EQ(weft_close(pair.near), 0);
+        CHECK(!is_open(pair.near));
+        CHECK_EQ(weft_close(pair.far), 0);
+    }
+}
+
+/* ---- storms ---------------------------------------------------------------------------------- */
+
+struct fight {
+    int fd;
+};
+
+static intptr_t read_until_closed(void *arg)
+{
+    struct fight *fight = arg;
+    char text[16];
+    ssize_t rc;
+    do {
+        rc = weft_read(fight->fd, text, sizeof(text));
+    } while (rc > 0);
+    CHECK(rc == -EBADF || rc == 0 || rc == -ECONNRESET);
+    return 0;
+}
+
+static intptr_t write_until_closed(void *arg)
+{
+    struct fight *fight = arg;
+    ssize_t rc;
+    do {
+        rc = weft_write(fight->fd, "0123456789", 10);
+    } while (rc > 0);
+    CHECK(rc == -EBADF || rc == -EPIPE || rc == -ECONNRESET);
+    return 0;
+}
+
+/* A reader, a writer and one who closes at any moment. */
+static intptr_t fight_over_one(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT); /* nobody opens anything from now on */
+    for (int round = 0; round < 24; round++) {
+        struct pair pair = round % 2 == 0 ? pair_new(SOCK_STREAM) : tcp_pair_new();
+        struct fight near = {.fd = pair.near};
+        struct fight far = {.fd = pair.far};
+        weft_task *tasks[] = {go(read_until_closed, &near), go(write_until_closed, &near),
+                              go(read_until_closed, &far), go(write_until_closed, &far)};
+        for (int i = 0; i < round / 2; i++) {
+            (void)weft_yield();
+        }
+        CHECK_EQ(weft_close(pair.near), 0);
+        CHECK_EQ(weft_await(tasks[0]), 0);
+        CHECK_EQ(weft_await(tasks[1]), 0);
+        CHECK_EQ(weft_await(tasks[2]), 0);
+        CHECK_EQ(weft_await(tasks[3]), 0);
+        CHECK(!is_open(pair.near));
+        CHECK_EQ(weft_close(pair.far), 0);
+    }
+    return 0;
+}
+
+static void a_reader_a_writer_and_a_closer_fight_over_one(void)
+{
+    run_under(EVERYWHERE, fight_over_one);
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_close_ends_all_waits),
+    TAP_TEST(a_number_given_out_again_is_another),
+    TAP_TEST(a_forgotten_number_is_as_new),
+    TAP_TEST(a_number_may_come_back_to_the_same_socket),
+    TAP_TEST(a_forced_close_leaves_the_descriptor),
+    TAP_TEST(a_reader_a_writer_and_a_closer_fight_over_one),
+};
+TAP_MAIN(tests)

@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   reading and writing of descriptors waits in the task and keeps no worker; no byte and no
+ *         wake-up is lost whatever ends a wait.
+ * Method: pairs of sockets, pipes and connections over loopback, under every setting; a cancel and
+ *         a deadline at each place where one waits; threads beside tasks.  Closes: test_close.c.
+ *         Keeps part of behaviours 32 and 57.
+ */
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include "fault_aids.h"
+#include "io/io.h"
+#include "io_aids.h"
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static intptr_t wait_for_bytes(void *arg)
+{
+    (void)arg;
+    const struct pair pairs[] = {pair_new(SOCK_STREAM), tcp_pair_new(), pair_new(SOCK_SEQPACKET)};
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        struct reader reader = {.fd = pairs[i].near};
+        weft_task *task = go(read_some, &reader);
+        wait_until_blocked(task, WEFT_WAIT_READABLE);
+        CHECK_EQ((int)(uintptr_t)info_of(task).wait_object, reader.fd);
+        CHECK_EQ(weft_write(pairs[i].far, "weft", 4), 4);
+        CHECK_EQ(weft_await(task), 0);
+        CHECK_EQ(reader.got, 4);
+        CHECK(memcmp(reader.text, "weft", 4) == 0);
+        CHECK_EQ(weft_close(pairs[i].far), 0);
+        CHECK_EQ(weft_read(pairs[i].near, reader.text, 1), 0);
+        CHECK_EQ(weft_close(pairs[i].near), 0);
+        CHECK(!is_open(pairs[i].near));
+    }
+    return 0;
+}
+
+static void a_read_waits_for_bytes(void)
+{
+    run_under(EVERYWHERE, wait_for_bytes);
+}
+
+enum { MUCH = 1 << 20, PIECE = 4096 };
+
+static unsigned char byte_at(size_t place)
+{
+    return (unsigned char)(place * 31 + place / 256);
+}
+
+static intptr_t write_much(void *arg)
+{
+    const int fd = *(int *)arg;
+    unsigned char piece[PIECE];
+    for (size_t place = 0; place < MUCH; place += PIECE) {
+        for (size_t i = 0; i < PIECE; i++) {
+            piece[i] = byte_at(place + i);
+        }
+        CHECK_EQ(weft_write_all(fd, piece, PIECE), 0);
+    }
+    CHECK_EQ(weft_close(fd), 0);
+    return 0;
+}
+
+/* More than any buffer holds, so both sides wait; the pieces that are read have any size. */
+static intptr_t move_much(void *arg)
+{
+    (void)arg;
+    int pipes[2];
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    struct pair pairs[] = {pair_new(SOCK_STREAM), tcp_pair_new(), {pipes[0], pipes[1]}};
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        unsigned char piece[1000];
+        size_t place = 0;
+        ssize_t got;
+        weft_task *writer = go(write_much, &pairs[i].far);
+        while ((got = weft_read(pairs[i].near, piece, 1 + place % sizeof(piece))) > 0) {
+            for (size_t k = 0; k < (size_t)got; k++) {
+                CHECK_EQ(piece[k], byte_at(place++));
+            }
+        }
+        CHECK_EQ(got, 0);
+        CHECK_EQ(place, MUCH);
+        CHECK_EQ(weft_await(writer), 0);
+        CHECK_EQ(weft_close(pairs[i].near), 0);
+    }
+    return 0;
+}
+
+static void much_goes_through_in_order(void)
+{
+    run_under(EVERYWHERE, move_much);
+}
+
+/* The end is reported together with the last bytes, and not again. */
+static intptr_t read_to_the_end(void *arg)
+{
+    (void)arg;
+    struct pair pair = tcp_pair_new();
+    char text[16];
+    struct reader reader = {.fd = pair.near};
+    weft_task *task = go(read_some, &reader);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    CHECK_EQ(send(pair.far, "last", 4, MSG_NOSIGNAL), 4);
+    CHECK_EQ(shutdown(pair.far, SHUT_WR), 0);
+    CHECK_EQ(weft_await(task), 0);
+    CHECK_EQ(reader.got, 4);
+    CHECK_EQ(weft_read(pair.near, text, sizeof(text)), 0);
+    CHECK_EQ(weft_read(pair.near, text, sizeof(text)), 0);
+    CHECK_EQ(weft_write(pair.near, "more", 4), 4); /* half closed: the other half goes on */
+    CHECK_EQ(weft_read_full(pair.far, text, 4), 4);
+    CHECK_EQ(weft_shutdown(pair.near, SHUT_WR), 0);
+    CHECK_EQ(weft_read_full(pair.far, text, 4), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void the_end_comes_with_the_last_bytes(void)
+{
+    run_under(EVERYWHERE, read_to_the_end);
+}
+
+/* A peer that is gone: an error, and no signal that would end the process. */
+static intptr_t write_to_nobody(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    const struct iovec part = {.iov_base = (char[]){"x"}, .iov_len = 1};
+    const struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)&part, .msg_iovlen = 1};
+    CHECK_EQ(weft_close(pair.far), 0);
+    CHECK_EQ(weft_write(pair.near, "x", 1), -EPIPE);
+    CHECK_EQ(weft_writev(pair.near, &part, 1), -EPIPE);
+    CHECK_EQ(weft_socket_send(pair.near, "x", 1, 0), -EPIPE);
+    CHECK_EQ(weft_sendmsg(pair.near, &message, 0), -EPIPE);
+    CHECK_EQ(weft_close(pair.near), 0);
+    struct pair reset = tcp_pair_new();
+    const struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    CHECK_EQ(setsockopt(reset.far, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+    struct reader reader = {.fd = reset.near};
+    weft_task *task = go(read_some, &reader);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    CHECK_EQ(weft_close(reset.far), 0);
+    CHECK_EQ(weft_await(task), -ECONNRESET);
+    CHECK_EQ(weft_close(reset.near), 0);
+    return 0;
+}
+
+static void a_peer_that_is_gone_is_an_error(void)
+{
+    run_under(EVERYWHERE, write_to_nobody);
+}
+
+/* Each datagram is a piece: to get less than was asked for does not mean that it was the last. */
+static intptr_t read_datagrams(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_DGRAM);
+    struct reader reader = {.fd = pair.near};
+    for (int round = 0; round < 20; round++) {
+        weft_task *task = go(read_some, &reader);
+        wait_until_blocked(task, WEFT_WAIT_READABLE);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(weft_write(pair.far, "one", 3), 3);
+        }
+        CHECK_EQ(weft_await(task), 0);
+        CHECK_EQ(reader.got, 3);
+        for (int i = 0; i < 2; i++) {
+            CHECK_EQ(weft_socket_recv(pair.near, reader.text, sizeof(reader.text), 0), 3);
+        }
+        CHECK_EQ(weft_socket_recv(pair.near, reader.text, sizeof(reader.text), MSG_DONTWAIT),
+                 -EAGAIN);
+    }
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void datagrams_come_one_by_one(void)
+{
+    run_under(EVERYWHERE, read_datagrams);
+}
+
+static intptr_t use_vectors(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    char first[2];
+    char second[3];
+    struct iovec parts[2] = {{first, sizeof(first)}, {second, sizeof(second)}};
+    const struct iovec out[2] = {{(char[]){"ab"}, 2}, {(char[]){"cde"}, 3}};
+    CHECK_EQ(weft_writev(pair.near, out, 2), 5);
+    CHECK_EQ(weft_readv(pair.far, parts, 2), 5);
+    CHECK(memcmp(first, "ab", 2) == 0 && memcmp(second, "cde", 3) == 0);
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    CHECK_EQ(weft_sendmsg(pair.far, &message, 0), 5);
+    memset(first, 0, sizeof(first));
+    CHECK_EQ(weft_recvmsg(pair.near, &message, 0), 5);
+    CHECK(memcmp(first, "ab", 2) == 0);
+    struct sockaddr_storage address;
+    socklen_t size = sizeof(address);
+    CHECK_EQ(weft_sendto(pair.near, "x", 1, 0, NULL, 0), 1);
+    CHECK_EQ(weft_recvfrom(pair.far, first, sizeof(first), 0, (struct sockaddr *)&address, &size),
+             1);
+    CHECK_EQ(weft_recvmsg(pair.near, NULL, 0), -EINVAL);
+    CHECK_EQ(weft_sendmsg(pair.near, NULL, 0), -EINVAL);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void vectors_and_messages_go_through(void)
+{
+    run_under(ON_ONE_WORKER, use_vectors);
+}
+
+/* ---- the ends of waits ----------------------------------------------------------------------- */
+
+static intptr_t read_until_deadline(void *arg)
+{
+    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    return read_some(arg);
+}
+
+/* After each of them the bytes that come then are found. */
+static intptr_t end_waits(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    struct reader reader = {.fd = pair.near};
+    weft_task *task = go(read_some, &reader);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    CHECK_EQ(weft_cancel(task), 0);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    CHECK_EQ(weft_await(go(read_until_deadline, &reader)), -ETIMEDOUT);
+    CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
+    CHECK_EQ(weft_await(go(read_until_deadline, &reader)), 0); /* it need not wait */
+    CHECK_EQ(reader.got, 2);
+    fill(pair.near);
+    task = go(write_one, &pair.near);
+    wait_until_blocked(task, WEFT_WAIT_WRITABLE);
+    CHECK_EQ(weft_cancel(task), 0);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void a_cancel_and_a_deadline_end_a_wait(void)
+{
+    run_under(EVERYWHERE, end_waits);
+}
+
+/* ---- several runtimes, and threads ----------------------------------------------------------- */
+
+/* Who asked the kernel first is closed: the other goes on hearing of it. */
+static void a_runtime_that_ends_leaves_its_descriptors_to_others(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtimes[2];
+        struct pair pair = pair_new(SOCK_STREAM);
+        struct reader readers[2] = {{.fd = pair.near}, {.fd = pair.near}};
+        weft_task *tasks[2];
+        for (int i = 0; i < 2; i++) {
+            CHECK_EQ(weft_runtime_open(&runtimes[i], &tour.options), 0);
+            tasks[i] = go_into(runtimes[i], read_some, &readers[i]);
+            wait_until_blocked(tasks[i], WEFT_WAIT_READABLE);
+        }
+        CHECK_EQ(weft_cancel(tasks[0]), 0);
+        CHECK_EQ(weft_await(tasks[0]), -ECANCELED);
+        CHECK_EQ(weft_runtime_close(runtimes[0], -1), 0);
+        CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
+        CHECK_EQ(weft_await(tasks[1]), 0);
+        CHECK_EQ(readers[1].got, 2);
+        CHECK_EQ(weft_runtime_close(runtimes[1], -1), 0);
+        CHECK_EQ(weft_close(pair.near), 0);
+        CHECK_EQ(weft_close(pair.far), 0);
+    }
+}
+
+struct start {
+    wf_atomic_u32 ready;
+    unsigned count;
+};
+
+/* [task, thread]  All go on at the same moment. */
+static void start_together(struct start *start)
+{
+    raise_by_one(&start->ready);
+    hold_for(&start->ready, start->count);
+}
+
+static intptr_t poll_at_once(void *arg)
+{
+    start_together(arg);
+    return weft_poll_fd(STDOUT_FILENO, POLLOUT) == POLLOUT ? 0 : -EIO;
+}
+
+/* Two come at once before there is one: both use it, and nothing is left over. */
+static void the_first_who_need_a_poller_share_one(void)
+{
+    const int before = dup(STDOUT_FILENO);
+    CHECK_EQ(close(before), 0);
+    for (int round = 0; round < 100; round++) {
+        struct start start = {.count = 2};
+        weft_options options = {
+            .size = sizeof(options), .workers = 2, .on_failure = refuse_failure};
+        weft_runtime *runtime = NULL;
+        CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+        weft_task *first = go_into(runtime, poll_at_once, &start);
+        weft_task *second = go_into(runtime, poll_at_once, &start);
+        CHECK_EQ(weft_await(first), 0);
+        CHECK_EQ(weft_await(second), 0);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+    const int after = dup(STDOUT_FILENO);
+    CHECK_EQ(after, before);
+    CHECK_EQ(close(after), 0);
+}
+
+static void *find_at_once(void *arg)
+{
+    struct start *start = arg;
+    for (int page = 1; page < 200; page++) {
+        (void)wf_fetch_add_release(&start->ready, 1); /* to hold_for */
+        hold_for(&start->ready, 2 * (uint32_t)page);
+        struct wf_entry *entry = wf_table_entry(page * 256);
+        CHECK(entry != NULL);
+        CHECK_EQ(entry->fd, page * 256);
+        CHECK(entry == wf_table_find(page * 256));
+    }
+    return NULL;
+}
+
+static void the_first_who_need_an_entry_share_one(void)
+{
+    struct start start = {.count = 2};
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, find_at_once, &start), 0);
+    (void)find_at_once(&start);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void *read_in_thread(void *arg)
+{
+    struct reader *reader = arg;
+    reader->got = weft_read(reader->fd, reader->text, sizeof(reader->text));
+    return NULL;
+}
+
+/* A thread blocks, and is called when another closes what it reads from. */
+static void threads_may_read_too(void)
+{
+    struct pair pair = pair_new(SOCK_STREAM);
+    struct reader reader = {.fd = pair.near};
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, read_in_thread, &reader), 0);
+    CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(reader.got, 2);
+    for (int round = 0; round < 50; round++) { /* before it waits, while, and after it was called */
+        CHECK_EQ(pthread_create(&thread, NULL, read_in_thread, &reader), 0);
+        for (int i = 0; i < round; i++) {
+            (void)sched_yield();
+        }
+        CHECK_EQ(weft_close(pair.near), 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHECK_EQ(reader.got, -EBADF);
+        CHECK_EQ(weft_close(pair.far), 0);
+        pair = pair_new(SOCK_STREAM);
+        CHECK_EQ(pair.near, reader.fd);
+    }
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+}
+
+/* ---- other descriptors ----------------------------------------------------------------------- */
+
+static intptr_t poll_eventfd(void *arg)
+{
+    return weft_poll_fd(*(int *)arg, POLLIN);
+}
+
+static intptr_t poll_own(void *arg)
+{
+    (void)arg;
+    uint64_t count;
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_poll_fd(fd, POLLOUT), POLLOUT);
+    for (int round = 0; round < 5; round++) {
+        weft_task *task = go(poll_eventfd, &fd);
+        wait_until_blocked(task, WEFT_WAIT_READABLE);
+        CHECK_EQ(eventfd_write(fd, 1), 0);
+        CHECK_EQ(weft_await(task), POLLIN);
+        CHECK_EQ(weft_poll_fd(fd, POLLIN), POLLIN); /* as long as nobody has read it */
+        CHECK_EQ(read(fd, &count, sizeof(count)), (ssize_t)sizeof(count));
+    }
+    CHECK_EQ(weft_poll_fd(fd, POLLIN | POLLOUT), -EINVAL);
+    CHECK_EQ(weft_poll_fd(-1, POLLIN), -EBADF);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(weft_poll_fd(fd, POLLIN), -EBADF);
+    return 0;
+}
+
+static void others_descriptors_can_be_waited_for(void)
+{
+    run_under(EVERYWHERE, poll_own);
+}
+
+static intptr_t use_odd_numbers(void *arg)
+{
+    (void)arg;
+    char text[4];
+    CHECK_EQ(weft_read(-1, text, 1), -EBADF);
+    CHECK_EQ(weft_read(1 << 29, text, 1), -ENOMEM);
+    CHECK_EQ(weft_close(-1), -EBADF);
+    CHECK_EQ(weft_close(1 << 29), -EBADF);
+    struct pair pair = pair_new(SOCK_STREAM);
+    CHECK_EQ(dup2(pair.near, 1000), 1000); /* a page of its own */
+    CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
+    CHECK_EQ(weft_read(1000, text, sizeof(text)), 2);
+    CHECK_EQ(weft_close(1000), 0);
+    CHECK_EQ(weft_read(1000, text, 1), -EBADF);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    CHECK_EQ(weft_write(fileno(file), "abc", 3), 3);
+    CHECK_EQ(lseek(fileno(file), 1, SEEK_SET), 1);
+    CHECK_EQ(weft_read(fileno(file), text, sizeof(text)), 2);
+    CHECK_EQ(weft_read(fileno(file), text, sizeof(text)), 0);
+    CHECK_EQ(weft_forget(fileno(file)), 0);
+    CHECK_EQ(fclose(file), 0);
+    return 0;
+}
+
+static void any_number_is_taken_or_refused(void)
+{
+    run_under(ON_ONE_WORKER, use_odd_numbers);
+}
+
+/* ---- the driver ------------------------------------------------------------------------------ */
+
+/* While somebody sleeps where the news come, the time and work from outside are heard, too. */
+static intptr_t sleep_beside_io(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    struct reader reader = {.fd = pair.near};
+    weft_task *task = go(read_some, &reader);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    for (int i = 0; i < 5; i++) {
+        weft_time until = weft_in(2 * WEFT_MILLISECOND);
+        CHECK_EQ(weft_sleep_until(until), 0);
+        CHECK(weft_now() >= until);
+    }
+    CHECK_EQ(weft_write(pair.far, "x", 1), 1);
+    CHECK_EQ(weft_await(task), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void time_goes_on_beside_io(void)
+{
+    run_under(EVERYWHERE, sleep_beside_io);
+}
+
+static void work_from_outside_calls_who_waits_for_news(weft_runtime *runtime,
+                                                       const struct setting *setting)
+{
+    (void)setting;
+    struct pair pair = pair_new(SOCK_STREAM);
+    struct reader reader = {.fd = pair.near};
+    weft_task *task = go_into(runtime, read_some, &reader);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    for (int i = 0; i < 200; i++) {
+        weft_task *other = go_into(runtime, echo, (void *)(intptr_t)i);
+        CHECK_EQ(weft_await(other), i);
+        if (i % 50 == 0) {
+            CHECK_EQ(weft_stop_the_world(runtime), 0);
+            CHECK_EQ(weft_start_the_world(runtime), 0);
+        }
+    }
+    CHECK_EQ(write(pair.far, "x", 1), 1);
+    CHECK_EQ(weft_await(task), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+}
+
+static void work_from_outside_is_heard(void)
+{
+    open_under(EVERYWHERE, work_from_outside_calls_who_waits_for_news);
+}
+
+/* A task that never waits does not keep news from others, not even of its own worker. */
+static intptr_t spin_until(void *arg)
+{
+    wf_atomic_u32 *cell = arg;
+    while (wf_load_acquire(cell) == 0) { /* to raise_by_one */
+        (void)weft_yield();
+    }
+    return 0;
+}
+
+struct listener {
+    int fd;
+    wf_atomic_u32 has_heard;
+};
+
+static intptr_t read_and_raise(void *arg)
+{
+    struct listener *listener = arg;
+    char text[4];
+    CHECK_EQ(weft_read(listener->fd, text, sizeof(text)), 1);
+    raise_by_one(&listener->has_heard);
+    return 0;
+}
+
+static intptr_t hear_while_busy(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    struct listener listener = {.fd = pair.near};
+    weft_task *reader = go(read_and_raise, &listener);
+    wait_until_blocked(reader, WEFT_WAIT_READABLE);
+    weft_task *spinners[4];
+    for (int i = 0; i < 4; i++) {
+        spinners[i] = go(spin_until, &listener.has_heard);
+    }
+    CHECK_EQ(write(pair.far, "x", 1), 1);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(weft_await(spinners[i]), 0);
+    }
+    CHECK_EQ(weft_await(reader), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void news_are_heard_while_all_are_busy(void)
+{
+    run_under(EVERYWHERE, hear_while_busy);
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static intptr_t talk(void *arg)
+{
+    struct faults *faults = arg;
+    unsigned refused = 0;
+    struct pair pair = pair_new(SOCK_STREAM);
+    char text[4];
+    faults_begin(faults);
+    struct reader reader = {.fd = pair.near};
+    weft_task *task = weft_go(read_some, &reader);
+    ssize_t wrote = weft_write(pair.far, "ab", 2);
+    refused += wrote != 2;
+    if (task != NULL) {
+        if (wrote != 2) {
+            CHECK_EQ(weft_cancel(task), 0);
+        }
+        intptr_t rc = weft_await(task);
+        refused += rc != 0 && wrote == 2;
+        CHECK(rc != 0 || reader.got == 2);
+        if (rc != 0 && wrote == 2) { /* nothing is lost */
+            faults_end(faults);
+            CHECK_EQ(read(pair.near, text, sizeof(text)), 2);
+        }
+    }
+    faults_end(faults);
+    refused += task == NULL;
+    faults_refused(faults, refused);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+/* Every call that may fail does, once: it is told, and nothing is lost or kept. */
+static void a_call_that_fails_is_told(void)
+{
+    const weft_options one = {.size = sizeof(one), .workers = 1};
+    faults_prepare();
+    CHECK_EQ(weft_run(wait_for_bytes, NULL, &one), 0); /* the page of the table stays */
+    struct faults faults = {0};
+    while (faults_next(&faults)) {
+        CHECK_EQ(weft_run(talk, &faults, &one), 0);
+    }
+    CHECK(faults.refused >= 4);
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(a_read_waits_for_bytes),
+    TAP_TEST(much_goes_through_in_order),
+    TAP_TEST(the_end_comes_with_the_last_bytes),
+    TAP_TEST(a_peer_that_is_gone_is_an_error),
+    TAP_TEST(datagrams_come_one_by_one),
+    TAP_TEST(vectors_and_messages_go_through),
+    TAP_TEST(a_cancel_and_a_deadline_end_a_wait),
+    TAP_TEST(the_first_who_need_a_poller_share_one),
+    TAP_TEST(the_first_who_need_an_entry_share_one),
+    TAP_TEST(a_runtime_that_ends_leaves_its_descriptors_to_others),
+    TAP_TEST(threads_may_read_too),
+    TAP_TEST(others_descriptors_can_be_waited_for),
+    TAP_TEST(any_number_is_taken_or_refused),
+    TAP_TEST(time_goes_on_beside_io),
+    TAP_TEST(work_from_outside_is_heard),
+    TAP_TEST(news_are_heard_while_all_are_busy),
+    TAP_TEST(a_call_that_fails_is_told),
+};
+TAP_MAIN(tests)
