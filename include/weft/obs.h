@@ -44,7 +44,12 @@ typedef struct weft_stats {
     uint64_t stops;        /* times the world was stopped */
     uint64_t stop_ns_max;  /* the longest time until all stood still */
     uint64_t stop_ns_total;
-    uint64_t lost_wakeups; /* build option WEFT_PARK_TIMEOUT_MS: work beside a sleeper */
+    unsigned blocking_threads; /* for weft_blocking */
+    unsigned blocking_idle;    /* of them, without a job now */
+    uint64_t blocking_waiting; /* jobs that wait for one now */
+    uint64_t blocking_done;    /* jobs that ran */
+    uint64_t blocking_refused; /* threads for them that could not be started */
+    uint64_t lost_wakeups;     /* build option WEFT_PARK_TIMEOUT_MS: work beside a sleeper */
 } weft_stats;
 
 /* -EINVAL: NULL. */
@@ -58,8 +63,8 @@ WEFT_API int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_coun
 WEFT_API int weft_dump(weft_runtime *runtime, int fd);
 
 /* Keeps the last `events` events of each worker from now on.  Events of a task: spawn queue notify
- * find enter wait commit wake yield finish free; of a worker: steal park unpark.  -EINVAL: not a
- * power of two within 16 .. 2^20; -ENOMEM; -EALREADY. */
+ * find enter wait commit wake yield block unblock finish free; of a worker: steal park unpark.
+ * -EINVAL: not a power of two within 16 .. 2^20; -ENOMEM; -EALREADY. */
 WEFT_API int weft_trace_start(weft_runtime *runtime, uint32_t events);
 /* Writes what was kept, oldest first, and stops.  A line an event: nanoseconds since the first,
  * worker

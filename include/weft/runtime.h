@@ -85,6 +85,9 @@ typedef struct weft_options {
 
     char *message;       /* weft_run: gets the message of weft_fail of the first task, or "" */
     size_t message_size; /* bytes there, the end included; a longer message is cut */
+
+    uint32_t blocking_max;    /* threads for weft_blocking; 0: $WEFT_BLOCKING_MAX, else 512 */
+    int64_t blocking_idle_ns; /* that such a thread waits for a job before it ends; 0: 10 s */
 } weft_options;
 
 /* Opens a runtime, runs fn(arg) as its first task, waits for its end and closes the runtime: every

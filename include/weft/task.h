@@ -12,7 +12,8 @@
  *           once its deadline has passed; each time anew, until the task ends or stands behind a
  *           shield.  Both end a wait that has begun.
  * Blocking: a system call that waits, or a long computation, keeps the worker's thread; other
- *           workers go on.  weft_check in a long loop lets others run.
+ *           workers go on.  weft_check in a long loop lets others run; weft_blocking calls a
+ *           function on a thread of its own.
  * Stacks:   64 KiB are usable unless the options say otherwise (16 KiB .. 64 MiB, rounded up to a
  *           power of two); who needs more is reported and the process ends.  Compile with
  *           -fstack-clash-protection, as weft's pkg-config and CMake files say: else a frame of
@@ -175,6 +176,7 @@ enum weft_wait {
     WEFT_WAIT_WORLD,       /* its turn to stop the world */
     WEFT_WAIT_TIME,        /* a point in time */
     WEFT_WAIT_WAKER,       /* a poll task: that somebody wakes it */
+    WEFT_WAIT_BLOCKING,    /* a function on a thread of its own: weft_blocking */
     WEFT_WAIT_MUTEX,       /* a mutex, `wait_object`; the same holds for what follows */
     WEFT_WAIT_RWLOCK,
     WEFT_WAIT_SEMAPHORE,

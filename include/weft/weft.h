@@ -9,6 +9,7 @@
 #define WEFT_VERSION_MINOR 1
 #define WEFT_VERSION_PATCH 0
 
+#include <weft/blocking.h>
 #include <weft/chan.h>
 #include <weft/event.h>
 #include <weft/fork.h>

@@ -239,6 +239,7 @@ enum wf_lock_rank {
     WF_RANK_FAILURE = 6,     /* failures nobody saw */
     WF_RANK_TIMERS = 7,      /* the timers of a worker */
     WF_RANK_TASK_POOL = 8,   /* memory of tasks */
+    WF_RANK_BLOCKING = 9,    /* jobs and threads of blocking work */
     WF_RANK_INJECT = 10,     /* the global queue */
     WF_RANK_OVERFLOW = 49,   /* the signal handlers of the process */
     WF_RANK_STACK_POOL = 50, /* free stacks */

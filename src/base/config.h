@@ -150,6 +150,13 @@ typedef int64_t wf_deque_diff;
 /* Levels of a wheel, with 6 bits each: all ticks of the clock's 63 bits of nanoseconds. */
 #define WF_WHEEL_LEVELS 8u
 
+/* Threads of a runtime for work that blocks: what is allowed if nothing is said, and at most; and
+ * the nanoseconds after which one that has nothing to do ends.  A thread without a job costs its
+ * stack; so many are what a machine has of them for one program. */
+#define WF_BLOCKING_DEFAULT 512u
+#define WF_BLOCKING_MAX 16384u
+#define WF_BLOCKING_IDLE_NS INT64_C(10000000000)
+
 /* Task-local keys of the process. */
 #define WF_KEYS_MAX 64u
 

@@ -152,6 +152,7 @@ const char *weft_wait_name(enum weft_wait wait)
         [WEFT_WAIT_WORLD] = "world",
         [WEFT_WAIT_TIME] = "time",
         [WEFT_WAIT_WAKER] = "waker",
+        [WEFT_WAIT_BLOCKING] = "blocking",
         [WEFT_WAIT_MUTEX] = "mutex",
         [WEFT_WAIT_RWLOCK] = "rwlock",
         [WEFT_WAIT_SEMAPHORE] = "semaphore",

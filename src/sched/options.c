@@ -188,16 +188,33 @@ static int fill_stack(const struct complaint *complaint, weft_options *options)
                        WF_STACK_SIZE_MAX);
 }
 
+static int fill_blocking(const struct complaint *complaint, weft_options *options)
+{
+    uint64_t count = WF_BLOCKING_DEFAULT;
+    int rc = read_number(complaint, "WEFT_BLOCKING_MAX", 1, WF_BLOCKING_MAX, &count);
+    if (rc < 0) {
+        return rc;
+    }
+    options->blocking_max = options->blocking_max != 0 ? options->blocking_max : (uint32_t)count;
+    return check_range(complaint, "blocking_max", options->blocking_max, 1, WF_BLOCKING_MAX);
+}
+
 static int fill_rest(const struct complaint *complaint, weft_options *options)
 {
     options->io_events_max =
         options->io_events_max != 0 ? options->io_events_max : (uint32_t)IO_EVENTS_DEFAULT;
     options->global_batch =
         options->global_batch != 0 ? options->global_batch : (uint32_t)WF_INJECT_BATCH_MAX;
+    options->blocking_idle_ns =
+        options->blocking_idle_ns != 0 ? options->blocking_idle_ns : WF_BLOCKING_IDLE_NS;
     options->seed = options->seed != 0 ? options->seed : (uint64_t)wf_clock_now();
     int rc = check_range(complaint, "io_events_max", options->io_events_max, 1, IO_EVENTS_MAX);
     if (rc == 0) {
         rc = check_range(complaint, "global_batch", options->global_batch, 1, WF_INJECT_BATCH_MAX);
+    }
+    if (rc == 0 && options->blocking_idle_ns < 0) {
+        rc = complain(complaint, "option blocking_idle_ns is %lld, less than nothing",
+                      (long long)options->blocking_idle_ns);
     }
     if (rc == 0) {
         rc = check_range(complaint, "io", options->io, 0, WEFT_IO_URING);
@@ -232,6 +249,9 @@ int wf_options_fill(weft_options *out, const weft_options *options, char *text, 
     }
     if (rc == 0) {
         rc = fill_stack(&complaint, &all);
+    }
+    if (rc == 0) {
+        rc = fill_blocking(&complaint, &all);
     }
     if (rc == 0) {
         rc = fill_rest(&complaint, &all);

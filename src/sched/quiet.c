@@ -74,6 +74,7 @@ static bool is_anybody_inside(weft_runtime *runtime)
 static bool is_anybody_outside(weft_runtime *runtime)
 {
     const unsigned ours = runtime->worker_count + (runtime->reactor != NULL ? 1 : 0) +
+                          wf_blocking_threads(&runtime->blocking) +
                           wf_load_relaxed(&runtime->has_main); /* relaxed: set before a spawn */
     const unsigned count = wf_thread_count();
     return count == 0 || count > ours;

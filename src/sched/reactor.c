@@ -9,8 +9,8 @@
  *
  * The loop has nine steps, in this order:
  *   1  results of workers: who is done and wants work
- *   2  requests for work that blocks          (drivers, see below)
- *   3  completions of such work and of I/O    (driver.c)
+ *   2  requests for work that blocks: to the threads of blocking.c
+ *   3  completions of such work, and of I/O by the driver
  *   4  timers that are due
  *   5  channels: nothing to do, since senders and receivers meet by themselves
  *   6  the inbox: tasks that were spawned or woken
@@ -35,6 +35,8 @@ struct wf_reactor {
     weft_runtime *runtime;   /* [const] */
     struct wf_mpsc inbox;    /* tasks that are ready */
     struct wf_mpsc results;  /* workers that want work */
+    struct wf_mpsc asked;    /* jobs for the blocking pool */
+    struct wf_mpsc returned; /* jobs that have run */
     struct wf_parker parker; /* where the control thread waits */
 
     /* All of these [control]. */
@@ -117,6 +119,20 @@ const struct wf_policy wf_policy_reactor = {
     .rouse = hurry,
 };
 
+void wf_reactor_ask(struct wf_reactor *reactor, struct wf_job *job)
+{
+    if (wf_mpsc_push(&reactor->asked, &job->node)) {
+        wf_driver_unpark(reactor->runtime, &reactor->parker);
+    }
+}
+
+void wf_reactor_return(struct wf_reactor *reactor, struct wf_job *job)
+{
+    if (wf_mpsc_push(&reactor->returned, &job->node)) {
+        wf_driver_unpark(reactor->runtime, &reactor->parker);
+    }
+}
+
 /* ---- the control thread -------------------------------------------------------------------- */
 
 /* Step 1. */
@@ -124,6 +140,28 @@ static void drain_results(struct wf_reactor *reactor)
 {
     size_t count = wf_mpsc_take(&reactor->results, &reactor->idle);
     wf_counter_add(&reactor->idle_count, (uint32_t)count);
+}
+
+/* Step 2. */
+static void drain_asked(struct wf_reactor *reactor)
+{
+    struct wf_chain chain = {0};
+    (void)wf_mpsc_take(&reactor->asked, &chain);
+    struct wf_node *node;
+    while ((node = wf_chain_pop(&chain)) != NULL) {
+        wf_blocking_begin(&reactor->runtime->blocking, wf_container_of(node, struct wf_job, node));
+    }
+}
+
+/* Step 3. */
+static void drain_returned(struct wf_reactor *reactor)
+{
+    struct wf_chain chain = {0};
+    (void)wf_mpsc_take(&reactor->returned, &chain);
+    struct wf_node *node;
+    while ((node = wf_chain_pop(&chain)) != NULL) {
+        wf_blocking_end(&reactor->runtime->blocking, wf_container_of(node, struct wf_job, node));
+    }
 }
 
 /* Step 3. */
@@ -222,7 +260,8 @@ static void dispatch(struct wf_reactor *reactor, int64_t now)
 static bool has_mail(void *context)
 {
     struct wf_reactor *reactor = context;
-    return !wf_mpsc_is_empty(&reactor->inbox) || !wf_mpsc_is_empty(&reactor->results);
+    return !wf_mpsc_is_empty(&reactor->inbox) || !wf_mpsc_is_empty(&reactor->results) ||
+           !wf_mpsc_is_empty(&reactor->asked) || !wf_mpsc_is_empty(&reactor->returned);
 }
 
 /* Step 9. */
@@ -263,7 +302,9 @@ static void *control_main(void *arg)
         step(reactor, 1);
         drain_results(reactor);
         step(reactor, 2);
+        drain_asked(reactor);
         step(reactor, 3);
+        drain_returned(reactor);
         take_news(reactor, now);
         step(reactor, 4);
         wf_timers_look(reactor->runtime, NULL, now);
@@ -296,6 +337,8 @@ int wf_reactor_new(weft_runtime *runtime)
     }
     wf_mpsc_init(&reactor->inbox);
     wf_mpsc_init(&reactor->results);
+    wf_mpsc_init(&reactor->asked);
+    wf_mpsc_init(&reactor->returned);
     wf_parker_init(&reactor->parker);
     runtime->reactor = reactor;
     const struct wf_thread_options options = {.name = "weft-control"};

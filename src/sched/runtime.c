@@ -10,8 +10,9 @@
  *   2  every task is cancelled; whoever waits for room is woken
  *   3  wait until none is alive.  A spawn that slipped in before step 1 was seen is found when the
  *      runtime falls quiet, and step 2 is done again
- *   4  at the deadline: workers leave between two tasks, whatever is queued
- *   5  threads are joined; a function that is running is waited for
+ *   4  at the deadline: workers leave between two tasks, whatever is queued; blocking work that has
+ *      not begun never will
+ *   5  threads are joined, those for blocking work too; a function that is running is waited for
  *   6  tasks that are still alive complete with -ECANCELED; only then their stacks go, because a
  *      scope may lie on one of them
  *   7  memory goes back; that of tasks with handles, when the last of these is dropped
@@ -157,6 +158,7 @@ static int fill(weft_runtime *runtime)
         wf_list_init(&runtime->room.waiters[kind]);
     }
     wf_list_init(&runtime->world_waiters);
+    wf_blocking_init(&runtime->blocking, runtime);
     return queues_init(runtime);
 }
 
@@ -287,6 +289,7 @@ static void leave(weft_runtime *runtime, bool is_forced)
         WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
     }
     wf_reactor_stop(runtime->reactor); /* it looks at tasks too */
+    wf_blocking_stop(&runtime->blocking);
 }
 
 /* Step 6: the list goes through `node`, since no queue is in use any more. */
@@ -397,6 +400,9 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
     wf_fence_seq_cst(); /* (C1) */
     bool is_done = wait_for_end(runtime, deadline_ns);
     wf_pool_shut(runtime->pool);
+    if (!is_done) {
+        wf_blocking_shut(&runtime->blocking);
+    }
     leave(runtime, !is_done);
     if (!is_done) {
         is_done = wf_runtime_live(runtime) == 0;

@@ -56,6 +56,7 @@
 #include "fiber/fiber.h"
 #include "os/os.h"
 #include "queue/queue.h"
+#include "sched/blocking.h"
 #include "sched/driver.h"
 #include "sched/idle.h"
 #include "sched/state.h"
@@ -593,6 +594,7 @@ struct weft_runtime {
     struct wf_task_pool *pool; /* [const] */
     struct wf_stack_pool stacks;
     struct wf_reactor *reactor; /* [const]  NULL in the steal policy */
+    struct wf_blocking blocking;
 
     struct wf_inject global; /* normal tasks: from outside, or too many for a ring */
     struct wf_inject high;

@@ -71,6 +71,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
     if (runtime == NULL || out == NULL) {
         return -EINVAL;
     }
+    const struct wf_blocking *blocking = &runtime->blocking;
     struct wf_stack_stats stacks;
     wf_stack_pool_stats(&runtime->stacks, &stacks);
     *out = (weft_stats){
@@ -84,6 +85,11 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .stops = wf_counter_read(&runtime->stops),
         .stop_ns_max = wf_counter_read(&runtime->stop_ns_max),
         .stop_ns_total = wf_counter_read(&runtime->stop_ns_total),
+        .blocking_threads = wf_blocking_threads(blocking),
+        .blocking_idle = wf_load_relaxed(&blocking->resting), /* all relaxed: numbers */
+        .blocking_waiting = wf_load_relaxed(&blocking->waiting),
+        .blocking_done = wf_load_relaxed(&blocking->done),
+        .blocking_refused = wf_load_relaxed(&blocking->refused),
         .lost_wakeups = wf_load_relaxed(&runtime->idle.lost_wakeups), /* relaxed: a number */
     };
     if (runtime->reactor != NULL) {

@@ -55,6 +55,8 @@
     X(WF_TRACE_UNPARK, "unpark") /* a worker comes back from it */                                 \
     X(WF_TRACE_YIELD,  "yield")  /* the task let others go first */                                \
     X(WF_TRACE_CANCEL, "cancel") /* the task was asked to end */                                   \
+    X(WF_TRACE_BLOCK,  "block")  /* its function goes to a thread of its own */                    \
+    X(WF_TRACE_UNBLOCK, "unblock") /* that has returned */                                         \
     X(WF_TRACE_STEP,   "step")   /* of the reactor's loop */
 /* clang-format on */
 

@@ -105,6 +105,12 @@ void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE])
     name[0] = '\0';
 }
 
+unsigned wf_blocking_threads(const struct wf_blocking *blocking)
+{
+    (void)blocking;
+    return 0;
+}
+
 unsigned wf_thread_count(void)
 {
     return 0;

@@ -15,7 +15,7 @@
 /* ---- options and environment ----------------------------------------------------------------- */
 
 static const char *const variables[] = {"WEFT_WORKERS", "RAYA_NUM_THREADS", "WEFT_POLICY",
-                                        "WEFT_ORDER", "WEFT_STACK"};
+                                        "WEFT_ORDER",   "WEFT_STACK",       "WEFT_BLOCKING_MAX"};
 
 static void clear_environment(void)
 {
@@ -65,7 +65,8 @@ static void good_environments_are_accepted(void)
         {"WEFT_STACK", "1048576"}, {"WEFT_STACK", "1M"},
         {"WEFT_STACK", "64k"},     {"WEFT_POLICY", ""}, /* as if it were not set */
         {"WEFT_ORDER", ""},        {"WEFT_WORKERS", ""},
-        {"WEFT_STACK", ""}};
+        {"WEFT_STACK", ""},        {"WEFT_BLOCKING_MAX", "7"},
+        {"WEFT_BLOCKING_MAX", ""}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         set(rows[i][0], rows[i][1]);
         tap_doing("%s=%s", rows[i][0], rows[i][1]);
@@ -100,6 +101,7 @@ static void bad_environments_are_refused_by_name(void)
         {"WEFT_STACK", "lots"},       {"WEFT_STACK", "-5"},
         {"WEFT_STACK", "1G"},         {"WEFT_STACK", "99999999999999999999999999"},
         {"WEFT_STACK", "M"},          {"WEFT_STACK", "1"},
+        {"WEFT_BLOCKING_MAX", "0"},   {"WEFT_BLOCKING_MAX", "many"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char text[200] = "";
@@ -139,6 +141,8 @@ static void bad_options_are_refused_by_name(void)
         {{.stack_size = SIZE_MAX}, "stack_size"},
         {{.size = 3}, "size"},
         {{.trace_events = 17}, "trace_events"},
+        {{.blocking_max = UINT32_MAX}, "blocking_max"},
+        {{.blocking_idle_ns = -1}, "blocking_idle_ns"},
     };
     clear_environment();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

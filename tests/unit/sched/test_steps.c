@@ -290,6 +290,38 @@ static void the_nine_steps_of_the_reactor_are_taken_in_order(void)
     }
 }
 
+/* The step in which the event was, of those that the control thread takes. */
+static uint64_t step_of(const struct story *story, const char *name, uint64_t task_id)
+{
+    uint64_t step = 0;
+    for (size_t i = find_event(story, 0, name, task_id) + 1; i > 0 && step == 0; i--) {
+        step = is_event(&story->events[i - 1], "step", 0) ? story->events[i - 1].arg : 0;
+    }
+    return step;
+}
+
+static intptr_t call_a_function(void *arg)
+{
+    return weft_blocking(echo, arg);
+}
+
+/* S1.4, S1.6, part of S1.7 */
+static void blocking_work_goes_through_steps_two_and_three(void)
+{
+    for (unsigned workers = 1; workers <= 3; workers++) {
+        weft_runtime *runtime = open_reactor(workers, 1u << 16);
+        weft_task *task = go_into(runtime, call_a_function, (void *)7);
+        const uint64_t task_id = weft_task_id(task);
+        CHECK_EQ(weft_await(task), 7);
+        wait_until_done(runtime);
+        struct story story = story_of(runtime);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+        CHECK_EQ(step_of(&story, "block", task_id), 2);
+        CHECK_EQ(step_of(&story, "unblock", task_id), 3);
+        free(story.events);
+    }
+}
+
 struct completion {
     weft_task *task;
     wf_atomic_u32 is_submitted;
@@ -422,6 +454,7 @@ static void no_more_tasks_are_handed_out_than_there_are_workers(void)
 static const struct tap_test tests[] = {
     TAP_TEST(a_task_takes_the_ten_steps_of_the_table),
     TAP_TEST(the_nine_steps_of_the_reactor_are_taken_in_order),
+    TAP_TEST(blocking_work_goes_through_steps_two_and_three),
     TAP_TEST(a_completion_before_the_suspension_is_not_lost),
     TAP_TEST(a_push_wakes_the_reactor),
     TAP_TEST(no_more_tasks_are_handed_out_than_there_are_workers),

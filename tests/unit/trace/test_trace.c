@@ -55,9 +55,9 @@ static void check_events(const struct wf_trace_record *records, size_t count, ui
 
 static void the_events_have_the_names_of_a_tasks_life(void)
 {
-    static const char *const names[] = {"spawn",  "queue", "notify", "find", "enter", "wait",
-                                        "commit", "wake",  "finish", "free", "steal", "park",
-                                        "unpark", "yield", "cancel", "step"};
+    static const char *const names[] = {"spawn",  "queue", "notify", "find",  "enter",   "wait",
+                                        "commit", "wake",  "finish", "free",  "steal",   "park",
+                                        "unpark", "yield", "cancel", "block", "unblock", "step"};
     CHECK_EQ(sizeof(names) / sizeof(names[0]), WF_TRACE_EVENT_COUNT);
     for (unsigned i = 0; i < WF_TRACE_EVENT_COUNT; i++) {
         CHECK_STR(wf_trace_event_name((enum wf_trace_event)i), names[i]);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weft/blocking.h - calls that block their thread, without keeping a worker.
+ *
+ * A function that waits in the kernel, or in a library that knows nothing of tasks, keeps the
+ * thread it runs on.  Here it gets one of its own: threads are started when they are needed, up to
+ * `blocking_max` of the runtime's options; one that had nothing to do for `blocking_idle_ns` ends.
+ * Jobs beyond that wait, and begin in the order in which they came.
+ */
+#ifndef WEFT_BLOCKING_H
+#define WEFT_BLOCKING_H
+
+#include <weft/types.h>
+
+WEFT_BEGIN
+
+/*
+ * Calls fn(arg) on a thread of its own and waits for it; the worker goes on with other tasks.  In
+ * fn there is no task: it is a foreign thread, and calls of Weft that wait block it.  A thread that
+ * is no worker calls fn itself.
+ *
+ * The result of fn, or
+ * -EINVAL      no function
+ * -ECANCELED   the task was asked to end, before fn had begun: it never will
+ * -ETIMEDOUT   the same, the task's deadline has passed
+ * -EAGAIN      there is no thread, and the system gives none
+ * -ENOMEM      there is no thread, and no memory for one
+ *
+ * A function that runs cannot be stopped: a task that is cancelled meanwhile waits for its end and
+ * gets its result, and so does who closes the runtime.  It is the next wait that is cancelled.
+ */
+WEFT_API intptr_t weft_blocking(weft_fn fn, void *arg);
+
+WEFT_END
+
+#endif
