@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   a runtime with nothing to do sleeps, all of it, for as long as nothing comes; and what
+ *         comes from outside is run at once, by one worker that was called for it.
+ * Method: what the kernel and the runtime count while time passes over an idle runtime; then work
+ *         from a foreign thread, again and again, each time after everybody has gone to sleep.  No
+ *         worker wakes by itself here, so a wake-up that is lost hangs the test.
+ */
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "aids.h"
+#include "sched_aids.h"
+
+/* A worker that says it sleeps may be about to: so the kernel is asked, too. */
+static void wait_until_all_sleep(weft_runtime *runtime, unsigned workers)
+{
+    while (stats_of(runtime).parked < workers) {
+        (void)sched_yield();
+    }
+    DIR *folder = opendir("/proc/self/task");
+    CHECK(folder != NULL);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        const int id = (int)strtol(entry->d_name, NULL, 10);
+        if (id > 0 && id != wf_thread_id()) {
+            wait_until_asleep(id);
+        }
+    }
+    CHECK_EQ(closedir(folder), 0);
+}
+
+/* ---- nothing comes --------------------------------------------------------------------------- */
+
+/* Times that a thread of this process gave up its CPU by itself: once for each sleep. */
+static long sleeps_of_all_threads(void)
+{
+    struct rusage use;
+    CHECK_EQ(getrusage(RUSAGE_SELF, &use), 0);
+    return use.ru_nvcsw;
+}
+
+/* Builds that look for lost wake-ups do look, and only that. */
+#ifdef WF_PARK_TIMEOUT_NS
+#define HAS_LOOKS 1
+#else
+#define HAS_LOOKS 0
+#endif
+
+/* Whether nobody went to sleep again while some time passed, which takes that one wakes before.
+ * Our own sleep is one, and sanitizers have a thread that looks around now and then. */
+static bool is_still(weft_runtime *runtime)
+{
+    const weft_counters before = stats_of(runtime).total;
+    const long sleeps = sleeps_of_all_threads();
+    CHECK_EQ(weft_sleep(100 * WEFT_MILLISECOND), 0); /* nothing is to happen meanwhile */
+    const weft_counters after = stats_of(runtime).total;
+    return after.parked == before.parked && after.woken == before.woken &&
+           (HAS_LOOKS || sleeps_of_all_threads() - sleeps <= 4);
+}
+
+static void look_at_sleepers(weft_runtime *runtime, const struct setting *setting)
+{
+    CHECK_EQ(weft_await(go_into(runtime, echo, NULL)), 0); /* all of it has been awake */
+    wait_until_all_sleep(runtime, setting->workers);
+    /* Who fell asleep before the others watches them for a while. */
+    bool is_quiet = is_still(runtime);
+    for (int i = 0; i < 20 && !is_quiet; i++) {
+        is_quiet = is_still(runtime);
+    }
+    CHECK(is_quiet);
+    CHECK_EQ(weft_await(go_into(runtime, echo, (void *)3)), 3);
+}
+
+/* behaviour 14, S2.27, S4.27: so every other test of a runtime passes without such looks too. */
+static void nobody_wakes_by_itself(void)
+{
+    open_under(EVERYWHERE, look_at_sleepers);
+}
+
+/* ---- something comes ------------------------------------------------------------------------- */
+
+enum { ROUNDS = 101 };
+
+struct call {
+    weft_sem sem;
+    weft_time ran;   /* plain: when the task went on */
+    weft_time since; /* plain: when it was called */
+};
+
+static intptr_t note_the_time(void *arg)
+{
+    struct call *call = arg;
+    call->ran = weft_now();
+    return 0;
+}
+
+static intptr_t wait_and_note_the_time(void *arg)
+{
+    struct call *call = arg;
+    CHECK_EQ(weft_sem_acquire(&call->sem, 1), 0);
+    return note_the_time(arg);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const int64_t left = *(const int64_t *)a;
+    const int64_t right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Half of the times are generous: a machine that has other things to do is slow, but not most of
+ * the time.  How fast it is, bench_sched says. */
+static void judge(int64_t *times, const char *what)
+{
+    qsort(times, ROUNDS, sizeof(times[0]), by_time);
+    tap_note("%s: half within %jd us, all within %jd us", what, (intmax_t)times[ROUNDS / 2] / 1000,
+             (intmax_t)times[ROUNDS - 1] / 1000);
+    CHECK(times[ROUNDS / 2] < 20 * WEFT_MILLISECOND);
+}
+
+static void call_sleepers(weft_runtime *runtime, const struct setting *setting)
+{
+    int64_t times[ROUNDS];
+    struct call call = {.ran = 0};
+    for (int i = 0; i < ROUNDS; i++) {
+        wait_until_all_sleep(runtime, setting->workers);
+        call.since = weft_now();
+        CHECK_EQ(weft_await(go_into(runtime, note_the_time, &call)), 0);
+        times[i] = call.ran - call.since;
+        CHECK(times[i] >= 0);
+    }
+    judge(times, "a spawn");
+    for (int i = 0; i < ROUNDS; i++) {
+        weft_task *task = go_into(runtime, wait_and_note_the_time, &call);
+        wait_for_state(task, WEFT_BLOCKED);
+        wait_until_all_sleep(runtime, setting->workers);
+        call.since = weft_now();
+        CHECK_EQ(weft_sem_release(&call.sem, 1), 0);
+        CHECK_EQ(weft_await(task), 0);
+        times[i] = call.ran - call.since;
+        CHECK(times[i] >= 0);
+    }
+    judge(times, "a wake");
+}
+
+/* behaviour 15 */
+static void what_comes_from_outside_is_run_at_once(void)
+{
+    open_under(EVERYWHERE, call_sleepers);
+}
+
+/* ---- one of them is called ------------------------------------------------------------------- */
+
+static void call_one_of_them(weft_runtime *runtime, const struct setting *setting)
+{
+    const weft_task_options options = {.is_pinned = true};
+    weft_counters before[8];
+    for (int round = 0; round < 20; round++) {
+        wait_until_all_sleep(runtime, setting->workers);
+        for (unsigned i = 0; i < setting->workers; i++) {
+            CHECK_EQ(weft_worker_stats(runtime, i, &before[i]), 0);
+        }
+        weft_task *task = NULL;
+        CHECK_EQ(weft_runtime_spawn(runtime, &task, echo, NULL, &options), 0);
+        CHECK_EQ(weft_await(task), 0);
+        wait_until_all_sleep(runtime, setting->workers);
+        for (unsigned i = 0; i < setting->workers; i++) {
+            weft_counters after;
+            CHECK_EQ(weft_worker_stats(runtime, i, &after), 0);
+            const uint64_t ran = after.polled - before[i].polled;
+            CHECK_EQ(after.woken - before[i].woken, ran); /* who ran it was woken, and no other */
+        }
+    }
+}
+
+/* S4.5: each has a word of its own to sleep on. */
+static void only_who_is_called_wakes(void)
+{
+    for (struct tour tour = {.which = ON_SEVERAL_THAT_STEAL}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        call_one_of_them(runtime, tour.setting);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST(nobody_wakes_by_itself),
+    TAP_TEST(what_comes_from_outside_is_run_at_once),
+    TAP_TEST(only_who_is_called_wakes),
+};
+TAP_MAIN(tests)
