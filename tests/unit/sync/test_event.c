@@ -608,9 +608,14 @@ static intptr_t wait_for_all_reasons(void *arg)
     CHECK_EQ(weft_send(reasons.full, &item), 0);
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go(kinds[i].fn, &reasons);
-        reasons.other = tasks[0];
+        if (i == 0) {
+            reasons.other = tasks[0]; /* before anybody reads it */
+        }
         wait_for_state(tasks[i], WEFT_BLOCKED);
+        const void *const objects[COUNT] = {NULL, reasons.other, &reasons.mutex, reasons.full,
+                                            reasons.empty};
         CHECK_EQ(info_of(tasks[i]).wait, kinds[i].wait);
+        CHECK(info_of(tasks[i]).wait_object == objects[i] || i == 0);
         CHECK_STR(weft_wait_name(kinds[i].wait), kinds[i].name);
     }
     for (int i = COUNT - 1; i >= 0; i--) {
@@ -623,7 +628,7 @@ static intptr_t wait_for_all_reasons(void *arg)
     return 0;
 }
 
-/* part of S1.14: all but I/O */
+/* S0.9; part of S1.14: all but I/O */
 static void every_wait_says_what_it_is_for(void)
 {
     run_under(EVERYWHERE, wait_for_all_reasons);
