@@ -6,7 +6,7 @@
  * model. Method: threads of the test are tasks, tasks of another runtime and foreign threads.  A
  * task that waits is parked by its real state, and its thread by a parker.  What each sent and
  * received is put down, and must be the same in the end.  Items are plain data; nodes of the waits
- * in three phases come from the checker's heap and go back to it at once. Part of behaviour 52;
+ * in three phases come from the checker's heap and go back to it at once.  Behaviour 52;
  * S1.18, S1.29.
  */
 #include <errno.h>

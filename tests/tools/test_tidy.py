@@ -71,6 +71,7 @@ class Layers(TidyCase):
     def test_a_tidy_tree_has_no_finding(self):
         self.expect({})
 
+    # S0.2: parts that can be read one at a time
     def test_a_layer_may_not_include_one_above_it(self):
         self.expect_after("src/base/a.c", '#include "queue/queue.h"', 3,
                           "layer base may not include queue/queue.h: "

@@ -79,8 +79,8 @@ static uint64_t blocks_allocated(void)
 
 /* ---- alone --------------------------------------------------------------------------------- */
 
-/* part of S0.13 (the local queue is LIFO), part of S2.22 (push and pop), part of S2.40 (newest
- * first, empty), part of S3.7, part of S3.10: what a worker makes of it is still to be shown */
+/* part of S0.13 (the local queue is LIFO), S2.22 (push and pop), S2.40 (newest first, empty), part
+ * of S3.7, part of S3.10: what a worker makes of it see tests/unit/sched/test_order.c */
 static void the_owner_gets_the_newest_first(void)
 {
     struct wf_deque deque;
@@ -98,8 +98,8 @@ static void the_owner_gets_the_newest_first(void)
     wf_deque_done(&deque);
 }
 
-/* part of S0.15 (the victim's FIFO end), part of S2.13 (three tasks: the thief gets the first, the
- * owner goes on with the third), part of S2.40 (oldest stolen); S3.14 (thieves take at the top) */
+/* S0.15 (the victim's FIFO end), S2.13 (three tasks: the thief gets the first, the owner goes on
+ * with the third), S2.40 (oldest stolen); S3.14 (thieves take at the top) */
 static void a_thief_gets_the_oldest(void)
 {
     struct wf_deque deque;
@@ -561,7 +561,7 @@ static void a_pop_and_a_steal_are_both_interrupted(void)
     check_reached("deque.pop_lost_last");
 }
 
-/* part of S2.40 (concurrent steals); S3.14 (thieves by CAS) */
+/* S2.40 (concurrent steals); S3.14 (thieves by CAS) */
 static void a_steal_meets_a_steal(void)
 {
     for (size_t filled = 1; filled <= 3; filled++) {
@@ -641,7 +641,7 @@ static void *thief_main(void *arg)
     return arg;
 }
 
-/* behaviour 7; part of S2.40 (many thieves) */
+/* behaviour 7; S2.40 (many thieves) */
 static void a_deque_grows_while_thieves_steal(void)
 {
     uint64_t blocks = blocks_out();

@@ -34,7 +34,7 @@ static void ring_items_are_taken_exactly_once(void)
     check_with_more_and_more(ledger_ring);
 }
 
-/* behaviour 6 (LIFO owner, steal-half), behaviour 7; part of S2.40 (many thieves) */
+/* behaviour 6 (LIFO owner, steal-half), behaviour 7; S2.40 (many thieves) */
 static void deque_items_are_taken_exactly_once(void)
 {
     check_with_more_and_more(ledger_deque);

@@ -391,7 +391,7 @@ static intptr_t cancel_a_tidy_task(void *arg)
     return 0;
 }
 
-/* part of behaviour 31 */
+/* behaviour 31 */
 static void behind_a_shield_a_cancelled_task_may_spawn_and_await(void)
 {
     run_under(EVERYWHERE, cancel_a_tidy_task);

@@ -77,7 +77,7 @@ static intptr_t watch_a_fall(void *arg)
     return 0;
 }
 
-/* part of behaviour 31 */
+/* behaviour 31 */
 static void a_task_fails_from_any_depth_after_its_cleanups(void)
 {
     run_under(EVERYWHERE, watch_a_fall);
@@ -187,7 +187,7 @@ static intptr_t clean_up_in_every_way(void *arg)
     return 0;
 }
 
-/* part of behaviour 31 */
+/* behaviour 31 */
 static void cleanups_run_on_every_way_out(void)
 {
     run_under(EVERYWHERE, clean_up_in_every_way);
@@ -280,6 +280,66 @@ static intptr_t fail_beside_others(void *arg)
 static void a_failure_leaves_the_others_alone(void)
 {
     run_under(EVERYWHERE, fail_beside_others);
+}
+
+struct end {
+    weft_task *gate;
+    intptr_t result;
+};
+
+static intptr_t end_behind_a_gate(void *arg)
+{
+    const struct end *end = arg;
+    CHECK_EQ(weft_join(end->gate, NULL), 0);
+    return end->result;
+}
+
+static intptr_t give_what_it_gives(void *arg)
+{
+    intptr_t result = 0;
+    CHECK_EQ(weft_join(arg, &result), 0);
+    return result + 100;
+}
+
+static intptr_t fail_before_waiters(void *arg)
+{
+    (void)arg;
+    wf_atomic_u32 open = {0};
+    for (int is_bad = 0; is_bad < 2; is_bad++) {
+        const intptr_t result = is_bad ? -EIO : 6;
+        struct end end = {.gate = go(stand_by, &open), .result = result};
+        weft_task *task = go(end_behind_a_gate, &end);
+        weft_task *waiters[3];
+        for (int i = 0; i < 3; i++) {
+            waiters[i] = go(give_what_it_gives, task);
+            wait_for_state(waiters[i], WEFT_BLOCKED);
+        }
+        raise_by_one(&open);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(weft_await(waiters[i]), result + 100);
+        }
+        CHECK_EQ(state_of(task), is_bad ? WEFT_FAILED : WEFT_COMPLETED);
+        CHECK_EQ(weft_await(task), result);
+        CHECK_EQ(weft_await(end.gate), 0);
+        wf_store_relaxed(&open, 0);
+    }
+    return 0;
+}
+
+static void run_what_fails_before_waiters(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        tour.options.on_failure = NULL; /* the one that prints */
+        CHECK_EQ(weft_run(fail_before_waiters, NULL, &tour.options), 0);
+    }
+}
+
+/* S2.28: a good end and a bad one resume all who wait, and nothing is printed. */
+static void who_waits_is_resumed_by_a_failure_too(void)
+{
+    char text[64] = "";
+    CHECK_EQ(tap_run_child(run_what_fails_before_waiters, text, sizeof(text)), 0);
+    CHECK_STR(text, "");
 }
 
 /* ---- what nobody looked at ------------------------------------------------------------------- */
@@ -605,6 +665,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_failing_task_gives_its_values_back),
     TAP_TEST(a_failing_task_drops_its_futures),
     TAP_TEST(a_failure_leaves_the_others_alone),
+    TAP_TEST(who_waits_is_resumed_by_a_failure_too),
     TAP_TEST(a_failure_that_nobody_looked_at_is_reported_once),
     TAP_TEST(reports_come_when_nothing_is_left_to_run),
     TAP_TEST(what_is_dropped_in_a_quiet_runtime_is_reported),

@@ -331,7 +331,7 @@ static intptr_t await_all_in_order(void *arg)
     return 0;
 }
 
-/* part of behaviour 36 */
+/* behaviour 36 */
 static void all_results_come_in_order_and_so_does_the_first_error(void)
 {
     run_under(EVERYWHERE, await_all_in_order);
@@ -424,7 +424,7 @@ static intptr_t race_three_against_one(void *arg)
     return 0;
 }
 
-/* part of behaviour 36 */
+/* behaviour 36 */
 static void a_race_cancels_the_losers_and_waits_for_them(void)
 {
     run_under(EVERYWHERE, race_three_against_one);

@@ -152,6 +152,7 @@ static void dump_some(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(weft_await(tasks[0]), 0);
 }
 
+/* S2.50: with a_task_keeps_values_of_its_own in test_task.c */
 static void a_dump_has_a_line_for_each_task_and_worker(void)
 {
     open_under(EVERYWHERE, dump_some);

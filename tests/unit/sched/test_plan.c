@@ -5,6 +5,7 @@
  * Method: one test each, as our API expresses it.  The queues (7-12) are tested in
  *         tests/unit/queue, the fifteen programs in test_programs.c.
  */
+#include "proc_aids.h"
 #include "sched_aids.h"
 
 /* ---- S2.39: tasks ---------------------------------------------------------------------------- */
@@ -23,10 +24,75 @@ static intptr_t create(void *arg)
     return weft_await(task);
 }
 
-/* S2.39, 1; part of S2.19: id, state, function, result, waiters, parent */
+/* S2.39, 1 */
 static void task_creation(void)
 {
     run_under(EVERYWHERE, create);
+}
+
+/* What a task has of its own, as it says itself while it waits; plain. */
+struct own {
+    uintptr_t frame;
+    uint64_t parent_id;
+    weft_task *gate;
+};
+
+static intptr_t have_a_stack_of_ones_own(void *arg)
+{
+    struct own *own = arg;
+    volatile uint64_t words[8];
+    for (uint64_t i = 0; i < 8; i++) {
+        words[i] = weft_task_id(weft_self()) * 8 + i;
+    }
+    own->frame = (uintptr_t)words;
+    own->parent_id = info_of(weft_self()).parent_id;
+    CHECK_EQ(weft_join(own->gate, NULL), 0); /* goes on where it was, with what it had */
+    for (uint64_t i = 0; i < 8; i++) {
+        CHECK_EQ(words[i], weft_task_id(weft_self()) * 8 + i);
+    }
+    return (intptr_t)(words[7] / 8);
+}
+
+static intptr_t ask_two_tasks(void *arg)
+{
+    (void)arg;
+    enum { STACK = 16384 };
+    wf_atomic_u32 open = {0};
+    weft_task *gate = go(stand_by, &open);
+    struct own owns[2] = {{.gate = gate}, {.gate = gate}};
+    weft_task *tasks[2];
+    for (int i = 0; i < 2; i++) {
+        tasks[i] = go(have_a_stack_of_ones_own, &owns[i]);
+        wait_for_state(tasks[i], WEFT_BLOCKED);
+        const weft_info info = info_of(tasks[i]);
+        CHECK_EQ(info.id, weft_task_id(tasks[i]));
+        CHECK(info.fn == have_a_stack_of_ones_own);
+        CHECK(info.stack_size >= STACK);
+        CHECK_EQ(info.wait, WEFT_WAIT_TASK);
+        CHECK(info.wait_object == gate);
+        CHECK_EQ(info.wait_task_id, weft_task_id(gate));
+        CHECK_EQ(owns[i].parent_id, weft_task_id(weft_self()));
+    }
+    const uintptr_t low = owns[0].frame < owns[1].frame ? owns[0].frame : owns[1].frame;
+    CHECK(owns[0].frame + owns[1].frame - 2 * low >= STACK); /* two stacks */
+    raise_by_one(&open);
+    for (int i = 0; i < 2; i++) {
+        intptr_t result = 0;
+        const uint64_t id = weft_task_id(tasks[i]);
+        CHECK_EQ(weft_join(tasks[i], &result), 0);
+        CHECK_EQ(result, id);
+        CHECK_EQ(info_of(tasks[i]).result, id);
+        CHECK_EQ(state_of(tasks[i]), WEFT_COMPLETED);
+        weft_drop(tasks[i]);
+    }
+    return weft_await(gate);
+}
+
+/* S0.7, S2.19: id, state, code, stack and where it is in it, result, what it waits for, parent; who
+ * waits for it see waiters_of_a_task. */
+static void what_a_task_has_of_its_own(void)
+{
+    run_under(EVERYWHERE, ask_two_tasks);
 }
 
 enum { MANY = 500 };
@@ -97,7 +163,7 @@ static intptr_t compare_results(void *arg)
     return weft_await(task) == 31 ? 0 : -EIO;
 }
 
-/* S2.39, 4 */
+/* S2.39, 4; S2.21 */
 static void result_of_a_task(void)
 {
     run_under(EVERYWHERE, compare_results);
@@ -176,10 +242,19 @@ static void start_workers(weft_runtime *runtime, const struct setting *setting)
     }
 }
 
-/* S2.41, 13 */
+/* S2.41, 13; S2.26: with worker_execution, which is what the loop is for */
 static void worker_start_up(void)
 {
     open_under(EVERYWHERE, start_workers);
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        const bool has_control = tour.setting->policy == WEFT_POLICY_REACTOR;
+        weft_runtime *runtime = NULL;
+        expect_threads(0);
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        expect_threads(tour.setting->workers + (has_control ? 1 : 0));
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+        expect_threads(0);
+    }
 }
 
 static void execute(weft_runtime *runtime, const struct setting *setting)
@@ -221,7 +296,7 @@ static intptr_t be_robbed(void *arg)
     return 0;
 }
 
-/* S2.41, 15 */
+/* S2.41, 15; S2.22: with nothing in their own, the others look elsewhere. */
 static void worker_stealing(void)
 {
     run_under(ON_SEVERAL_THAT_STEAL, be_robbed);
@@ -322,7 +397,7 @@ static void register_tasks(weft_runtime *runtime, const struct setting *setting)
     }
 }
 
-/* S2.42, 21 to 23: registration, retrieval, count */
+/* S2.42, 21 to 23: registration, retrieval, count; with the one below S2.31 */
 static void scheduler_registration_retrieval_and_count(void)
 {
     open_under(EVERYWHERE, register_tasks);
@@ -344,6 +419,7 @@ static void scheduler_worker_count_and_default(void)
 
 static const struct tap_test tests[] = {
     TAP_TEST(task_creation),
+    TAP_TEST(what_a_task_has_of_its_own),
     TAP_TEST(id_uniqueness),
     TAP_TEST(state_transitions),
     TAP_TEST(result_of_a_task),

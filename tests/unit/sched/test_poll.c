@@ -510,6 +510,7 @@ static intptr_t combine(void *arg)
     return 0;
 }
 
+/* behaviour 36: all, race, select */
 static void several_futures_are_one(void)
 {
     run_under(EVERYWHERE, combine);
@@ -547,6 +548,7 @@ static intptr_t combine_tasks(void *arg)
     return 0;
 }
 
+/* behaviour 36: each branch has its own error, and who tries has the first */
 static void an_error_ends_a_try(void)
 {
     run_under(EVERYWHERE, combine_tasks);
@@ -572,6 +574,7 @@ static intptr_t wait_with_timeouts(void *arg)
     return 0;
 }
 
+/* behaviour 36: a time-out */
 static void a_future_may_have_an_end_in_time(void)
 {
     run_under(EVERYWHERE, wait_with_timeouts);
@@ -706,6 +709,7 @@ static intptr_t have_ones_share(void *arg)
     return 0;
 }
 
+/* S4.34, of poll tasks; of green threads see tests/unit/sync/test_chan.c */
 static void futures_that_are_always_ready_starve_nobody(void)
 {
     run_under(EVERYWHERE, have_ones_share);

@@ -284,7 +284,7 @@ static intptr_t race_with_the_dead(void *arg)
     return 0;
 }
 
-/* part of behaviour 36 */
+/* behaviour 36 */
 static void who_has_ended_before_a_race_wins_it(void)
 {
     run_under(EVERYWHERE, race_with_the_dead);

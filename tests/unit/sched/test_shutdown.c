@@ -348,6 +348,7 @@ static intptr_t live_until_cancelled(void *arg)
 static intptr_t leave_orphans(void *arg)
 {
     struct orphan *orphan = arg;
+    CHECK_EQ(weft_await(go(echo, (void *)5)), 5);
     for (int i = 0; i < 20; i++) {
         weft_drop(go(live_until_cancelled, orphan));
     }
@@ -355,6 +356,7 @@ static intptr_t leave_orphans(void *arg)
     return 11;
 }
 
+/* S0.5: to the end of all, and with the result of the first; others' come by their handles. */
 static void a_run_cancels_what_its_first_task_leaves_and_waits(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {

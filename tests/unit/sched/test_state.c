@@ -79,6 +79,8 @@ static void a_complete_task_is_neither_woken_nor_cancelled(void)
     CHECK(wf_state_unref(&state));
 }
 
+/* S2.20: each step of a life is one operation on the word; those before and after this one are in
+ * the tests around it. */
 static void the_end_hands_over_who_joined(void)
 {
     struct wf_state state;

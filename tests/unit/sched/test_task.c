@@ -413,7 +413,35 @@ static intptr_t follow_three_lives(void *arg)
     return 0;
 }
 
-/* X8, S0.8, part of S0.20, S1.21, S1.30, S2.15, S4.36, part of S3.17, behaviour 27; X22 */
+static intptr_t wait_for_a_permit(void *arg)
+{
+    return weft_sem_acquire(arg, 1);
+}
+
+/* Who is woken is ready, and no more: we run. */
+static intptr_t follow_one_who_is_woken(void *arg)
+{
+    (void)arg;
+    weft_sem sem = {0};
+    weft_task *task = go(wait_for_a_permit, &sem);
+    check_state(task, WEFT_CREATED);
+    wait_for_state(task, WEFT_BLOCKED);
+    check_state(weft_self(), WEFT_RUNNING);
+    CHECK_EQ(weft_sem_release(&sem, 1), 0);
+    check_state(task, WEFT_RUNNABLE);
+    CHECK_EQ(weft_join(task, NULL), 0);
+    check_state(task, WEFT_COMPLETED);
+    weft_drop(task);
+    return 0;
+}
+
+/* S0.20 */
+static void who_is_woken_is_ready_before_it_runs(void)
+{
+    run_under(ON_ONE_WORKER, follow_one_who_is_woken);
+}
+
+/* X8, S0.8, S0.20, S1.21, S1.30, S2.15, S4.36, part of S3.17, behaviour 27; X22 */
 static void a_life_has_its_states_in_the_words_of_every_design(void)
 {
     run_under(ON_ONE_WORKER, follow_three_lives);
@@ -485,7 +513,7 @@ static intptr_t spawn_keepers(void *arg)
     return 0;
 }
 
-/* part of S2.9, part of S2.50 */
+/* part of S2.9, S2.50 */
 static void a_task_keeps_values_of_its_own(void)
 {
     CHECK_EQ(weft_key_new(&key, destroy), 0);
@@ -703,6 +731,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(ids_begin_with_one_and_never_come_again),
     TAP_TEST(a_task_can_be_looked_at),
     TAP_TEST(a_task_that_a_thread_spawned_has_no_parent),
+    TAP_TEST(who_is_woken_is_ready_before_it_runs),
     TAP_TEST(a_life_has_its_states_in_the_words_of_every_design),
     TAP_TEST(every_wait_has_a_word_of_its_own),
     TAP_TEST(a_task_keeps_values_of_its_own),

@@ -129,7 +129,7 @@ static void items_of_any_size_arrive_whole(void)
     }
 }
 
-/* part of behaviour 52: sending into a closed one is an error */
+/* behaviour 52: sending into a closed one is an error */
 static void a_closed_one_is_drained(void)
 {
     const size_t capacities[] = {0, 3, WEFT_UNBOUNDED};
@@ -297,7 +297,7 @@ static intptr_t serve_senders_in_order(void *arg)
     return 0;
 }
 
-/* part of behaviour 52; S1.29: pairs in order of arrival */
+/* behaviour 52; S1.29: pairs in order of arrival */
 static void who_came_first_is_served_first(void)
 {
     run_under(EVERYWHERE, serve_receivers_in_order);
@@ -360,7 +360,7 @@ static intptr_t close_on_waiters(void *arg)
     return 0;
 }
 
-/* part of behaviour 52 */
+/* behaviour 52 */
 static void a_close_wakes_everybody(void)
 {
     run_under(EVERYWHERE, close_on_waiters);
@@ -698,6 +698,7 @@ static intptr_t let_another_run(void *arg)
     return 0;
 }
 
+/* S4.34 */
 static void a_loop_that_never_waits_lets_others_run(void)
 {
     run_under(ON_ONE_WORKER, let_another_run);

@@ -488,6 +488,7 @@ static intptr_t end_with_mutexes(void *arg)
     return 0;
 }
 
+/* behaviour 31 */
 static void a_task_that_ends_unlocks_what_it_holds_and_is_reported(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {

@@ -185,7 +185,7 @@ static intptr_t count_choices(void *arg)
     return 0;
 }
 
-/* part of behaviour 52: select favours nobody */
+/* behaviour 52: select favours nobody */
 static void of_several_each_has_the_same_chance(void)
 {
     run_under(ON_ONE_WORKER, count_choices);

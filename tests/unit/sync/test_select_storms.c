@@ -136,7 +136,7 @@ static intptr_t run_storms(void *arg)
     return 0;
 }
 
-/* part of behaviour 52 */
+/* behaviour 52 */
 static void in_a_storm_every_item_arrives_once(void)
 {
     run_under(EVERYWHERE, run_storms);
