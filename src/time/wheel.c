@@ -30,6 +30,14 @@ static uint64_t tick_after(int64_t ns)
     return ns <= 0 ? 0 : ((uint64_t)ns + (uint64_t)WF_TICK_NS - 1) / (uint64_t)WF_TICK_NS;
 }
 
+/* For assertions.  A wheel with very many timers is not looked at: each arm would look at all of
+ * them, and a million could not be armed in a day. */
+static inline bool is_sound(const struct wf_wheel *wheel)
+{
+    enum { MANY = 1000 };
+    return wheel->count > MANY || wf_wheel_check(wheel);
+}
+
 /* The highest group of bits in which the two differ. */
 static unsigned level_of(uint64_t now, uint64_t tick)
 {
@@ -88,7 +96,7 @@ void wf_wheel_arm(struct wf_wheel *wheel, struct wf_timer *timer, int64_t deadli
     timer->is_armed = true;
     wheel->count++;
     place(wheel, timer);
-    WEFT_ASSERT_SLOW(wf_wheel_check(wheel));
+    WEFT_ASSERT_SLOW(is_sound(wheel));
 }
 
 bool wf_wheel_disarm(struct wf_wheel *wheel, struct wf_timer *timer)
@@ -99,7 +107,7 @@ bool wf_wheel_disarm(struct wf_wheel *wheel, struct wf_timer *timer)
     displace(wheel, timer);
     timer->is_armed = false;
     wheel->count--;
-    WEFT_ASSERT_SLOW(wf_wheel_check(wheel));
+    WEFT_ASSERT_SLOW(is_sound(wheel));
     return true;
 }
 
@@ -168,7 +176,7 @@ size_t wf_wheel_advance(struct wf_wheel *wheel, int64_t now_ns, struct wf_list *
     if (target > wheel->now) {
         wheel->now = target;
     }
-    WEFT_ASSERT_SLOW(wf_wheel_check(wheel));
+    WEFT_ASSERT_SLOW(is_sound(wheel));
     return fired;
 }
 
