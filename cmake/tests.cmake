@@ -114,6 +114,7 @@ weft_test(test_stack tests/unit/fiber/test_stack.c)
 weft_stress(stress_fiber tests/stress/stress_fiber.c)
 weft_stress(stress_close tests/stress/stress_close.c)
 weft_stress(stress_sched tests/stress/stress_sched.c)
+weft_stress(stress_waits tests/stress/stress_waits.c)
 weft_stress(stress_queue tests/stress/stress_queue.c tests/ledger.c)
 
 if(WEFT_EXAMPLES)

@@ -3,7 +3,7 @@
  * Goal:   src/os/park.c never loses a wake and never makes one up, in every order of steps under
  *         every memory model.
  * Method: a sleeper waits for plain data that wakers write before they unpark: a lost wake is a
- *         deadlock, a missing edge a race.  Keeps S4.26; part of behaviour 12.
+ *         deadlock, a missing edge a race.  Keeps S4.26; behaviour 12.
  */
 #include <errno.h>
 

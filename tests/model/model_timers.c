@@ -6,7 +6,7 @@
  * Method: two workers with real wheels, locks, idle bits and parkers, in a time that stands still;
  *         one sets alarms, the other looks at the time, or is the watcher and falls asleep as the
  *         scheduler has it.  Plain data goes from who sets an alarm to who is woken by it.
- *         Part of behaviour 55.
+ *         Behaviour 55.
  */
 #include <string.h>
 

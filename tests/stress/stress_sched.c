@@ -67,6 +67,7 @@ static size_t crowd_size(void)
     return count;
 }
 
+/* behaviour 37 */
 static void a_million_tasks_are_suspended(void)
 {
     const size_t count = crowd_size();

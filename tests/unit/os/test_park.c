@@ -14,7 +14,7 @@
 
 enum { ROUNDS = 20000, MS = 1000000 };
 
-/* part of behaviour 12 */
+/* behaviour 12 */
 static void a_wake_that_comes_first_is_kept(void)
 {
     struct wf_parker parker;
@@ -61,7 +61,7 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* part of behaviour 12; S4.26: no wake is lost, and what was written before it is seen. */
+/* behaviour 12; S4.26: no wake is lost, and what was written before it is seen. */
 static void two_threads_wake_each_other_in_turns(void)
 {
     struct pair pair;

@@ -33,7 +33,7 @@ static intptr_t sleep_a_little(void *arg)
     return 0;
 }
 
-/* part of behaviour 54; S1.16 */
+/* behaviour 54; S1.16 */
 static void a_sleep_never_ends_early(void)
 {
     run_under(EVERYWHERE, sleep_a_little);
@@ -183,7 +183,7 @@ static intptr_t hog_until_it_rang(void *arg)
     return weft_await(task);
 }
 
-/* part of behaviour 55 */
+/* behaviour 55 */
 static void a_worker_that_does_not_come_back_delays_no_timer(void)
 {
     run_under(ON_SEVERAL, hog_until_it_rang);
@@ -217,7 +217,7 @@ static intptr_t set_an_earlier_one(void *arg)
     return 0;
 }
 
-/* part of behaviour 55 */
+/* behaviour 55 */
 static void a_new_earliest_timer_wakes_who_sleeps_for_longer(void)
 {
     run_under(EVERYWHERE, set_an_earlier_one);
@@ -419,7 +419,7 @@ static intptr_t tick(void *arg)
     return 0;
 }
 
-/* part of behaviour 55 */
+/* behaviour 55 */
 static void an_interval_makes_up_for_what_was_missed_as_it_is_told(void)
 {
     run_under(EVERYWHERE, tick);

@@ -37,7 +37,7 @@ static size_t look(int64_t now_ns)
     return count;
 }
 
-/* part of behaviour 54: the wheel's share of it; S1.28 in another structure. */
+/* behaviour 54: the wheel's share of it; S1.28 in another structure. */
 static void a_timer_fires_in_time_at_every_age(void)
 {
     static const int64_t ages[] = {0, 1, 63 * MS, 64 * MS, 1 * S, 4097 * MS, 10 * S};
