@@ -98,7 +98,7 @@ static void a_row_of_forks_runs_each_of_them_once(void)
     run_under(EVERYWHERE, fork_a_row);
 }
 
-/* Part of S2.51: nobody takes it, so no task is made of it. */
+/* S2.51: nobody takes it, so no task is made of it. */
 static intptr_t who_runs(void *arg)
 {
     (void)arg;

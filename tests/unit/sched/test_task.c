@@ -543,6 +543,41 @@ static void there_are_64_keys(void)
     CHECK_EQ(weft_run(ask_for_unknown_keys, &last, NULL), 0);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static uint64_t blocks_allocated(void)
+{
+    struct wf_alloc_stats stats;
+    wf_alloc_stats(&stats);
+    return stats.allocated;
+}
+
+/* As many as ever are alive at once, and then the same again and again. */
+static intptr_t come_and_go(void *arg)
+{
+    (void)arg;
+    enum { TOGETHER = 300, ROUNDS_OF_THEM = 20 };
+    weft_task *tasks[TOGETHER];
+    uint64_t blocks = 0;
+    for (int round = 0; round < ROUNDS_OF_THEM; round++) {
+        for (int i = 0; i < TOGETHER; i++) {
+            tasks[i] = go(echo, NULL);
+        }
+        CHECK_EQ(weft_await_all(tasks, TOGETHER, NULL), 0);
+        if (round == 0) {
+            blocks = blocks_allocated();
+        }
+    }
+    CHECK_EQ(blocks_allocated(), blocks);
+    return 0;
+}
+
+/* S2.51: with forks, in test_fork.c, which pass through no queue */
+static void the_memory_of_those_that_ended_is_used_again(void)
+{
+    run_under(ON_ONE_WORKER, come_and_go);
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 enum { STEPS = 200 };
@@ -736,6 +771,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(every_wait_has_a_word_of_its_own),
     TAP_TEST(a_task_keeps_values_of_its_own),
     TAP_TEST(there_are_64_keys),
+    TAP_TEST(the_memory_of_those_that_ended_is_used_again),
     TAP_TEST(a_pinned_task_stays_on_its_thread),
     TAP_TEST(nobody_takes_a_pinned_task),
     TAP_TEST(bad_options_are_refused),
