@@ -3,7 +3,7 @@
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
 .PHONY: help run build install test stress marks asan tsan hostile wakeups clang aarch64 valgrind \
-	cov model bench bench-peers promises tidy lint format format-check check-all clean
+	cov model fuzz bench bench-peers promises tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
 # Where `make install` puts what it installs.
@@ -13,8 +13,10 @@ HOSTILE_RUNS ?= 3
 # What `make valgrind` runs: tests that neither count instructions nor ask the kernel for what
 # valgrind answers itself.
 VALGRIND_TESTS ?= test_tap test_alloc test_assert test_util test_cpu test_futex test_lock test_inject
+# How long `make fuzz` tries each target.
+FUZZ_SECONDS ?= 20
 # What `make check-all` runs, in this order.
-CHECKS := test model stress asan tsan hostile wakeups clang aarch64 valgrind cov promises tidy lint \
+CHECKS := test model fuzz stress asan tsan hostile wakeups clang aarch64 valgrind cov promises tidy lint \
 	format-check
 
 # $(call preset,NAME,TARGETS): configure and build one preset, all of it or these targets; says so if
@@ -106,6 +108,16 @@ model: ## every order of steps of the lock-free code, and mutants that must fail
 	@tools/setup.sh build tidy
 	@$(call preset,model)
 	@tests/model/run.sh build/model
+
+fuzz: ## bytes that libFuzzer finds, into every parser, FUZZ_SECONDS each
+	@tools/setup.sh build fuzz
+	@$(call preset,fuzz)
+	@for program in $$(cat build/fuzz/fuzz.list); do \
+		name=$$(basename $$program); corpus=build/fuzz/corpus/$$name; mkdir -p $$corpus; \
+		$$program -max_total_time=$(FUZZ_SECONDS) -max_len=512 -timeout=10 -print_final_stats=0 \
+			-artifact_prefix=build/fuzz/$$name- $$corpus tests/fuzz/corpus/$${name#fuzz_} \
+			>build/fuzz/$$name.log 2>&1 || { cat build/fuzz/$$name.log; exit 1; }; \
+		echo "$$name: $$(grep -E '^Done ' build/fuzz/$$name.log)"; done
 
 cov: ## line and branch coverage; fails below the limits in tools/cov.py
 	@tools/setup.sh build cov

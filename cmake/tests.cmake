@@ -105,6 +105,8 @@ weft_test(test_select tests/unit/sync/test_select.c)
 weft_test(test_select_storms tests/unit/sync/test_select_storms.c)
 weft_test(test_watch tests/unit/sync/test_watch.c)
 
+weft_test(test_address tests/unit/io/test_address.c tests/fuzz/fuzz_address.c)
+
 weft_test(test_fiber tests/unit/fiber/test_fiber.c)
 target_link_libraries(test_fiber PRIVATE m) # rounding modes
 weft_test(test_migrate tests/unit/fiber/test_migrate.c)

@@ -23,6 +23,8 @@ lint        clang                clang
 format      clang-format-14      clang-format-14
 clang       clang                clang
 clang       /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.tsan*.a libclang-rt-14-dev
+fuzz        clang                clang
+fuzz        /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a libclang-rt-14-dev
 cov         gcovr                gcovr
 cov         python3              python3
 valgrind    valgrind             valgrind

@@ -15,6 +15,7 @@
 #include <weft/fork.h>
 #include <weft/future.h>
 #include <weft/io.h>
+#include <weft/net.h>
 #include <weft/obs.h>
 #include <weft/par.h>
 #include <weft/poll.h>

@@ -1,0 +1,18 @@
+# The fuzz targets: libFuzzer drives them, so the compiler is clang.  `make fuzz` runs what
+# build/fuzz/fuzz.list names.
+add_compile_options(-fsanitize=fuzzer-no-link)
+target_compile_options(weft PRIVATE -fsanitize=fuzzer-no-link)
+
+# weft_fuzz(name source...): a target; its corpus lies in tests/fuzz/corpus/<name without fuzz_>.
+function(weft_fuzz name)
+  add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE src tests)
+  target_link_libraries(${name} PRIVATE weft weft_flags)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_property(GLOBAL APPEND_STRING PROPERTY WEFT_FUZZ_LIST "$<TARGET_FILE:${name}>\n")
+endfunction()
+
+weft_fuzz(fuzz_address tests/fuzz/fuzz_address.c)
+
+get_property(list GLOBAL PROPERTY WEFT_FUZZ_LIST)
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/fuzz.list CONTENT "${list}")
