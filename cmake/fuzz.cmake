@@ -13,6 +13,7 @@ function(weft_fuzz name)
 endfunction()
 
 weft_fuzz(fuzz_address tests/fuzz/fuzz_address.c)
+weft_fuzz(fuzz_buffer tests/fuzz/fuzz_buffer.c)
 
 get_property(list GLOBAL PROPERTY WEFT_FUZZ_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/fuzz.list CONTENT "${list}")

@@ -10,6 +10,7 @@
 #define WEFT_VERSION_PATCH 0
 
 #include <weft/blocking.h>
+#include <weft/buffer.h>
 #include <weft/chan.h>
 #include <weft/event.h>
 #include <weft/fork.h>
