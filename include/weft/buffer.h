@@ -5,14 +5,15 @@
  *
  *     weft_reader reader;
  *     weft_slice line;
- *     weft_reader_init_fn(&reader, read_tls, session, NULL, 0);
+ *     weft_reader_init(&reader, fd, NULL, 0);
  *     while (weft_reader_read_line(&reader, &line, 0) > 0) {
  *         ... line.bytes, line.size ...
  *     }
  *     weft_reader_done(&reader);
  *
- * Bytes come from a function and go to one; it may wait, as the calls do then.  A buffer is the
- * caller's, or allocated once, when it is set up; it never grows.  Neither of them closes anything.
+ * Bytes come from a descriptor, or from a function, and go to one; the calls wait as these do.  A
+ * buffer is the caller's, or allocated once, when it is set up; it never grows.  Neither of them
+ * closes anything.
  * Each belongs to one task or thread at a time, and a reader and a writer of the same connection
  * know nothing of each other.
  *
@@ -56,12 +57,14 @@ typedef struct weft_reader {
 } weft_reader;
 
 /*
- * Sets up a reader on a function.  `buffer` NULL: allocates `size` bytes, WEFT_BUFFER_SIZE for 0.
+ * Sets up a reader on a descriptor, which is read by weft_read, or on a function.  `buffer` NULL:
+ * allocates `size` bytes, WEFT_BUFFER_SIZE for 0.
  *
  * 0         it is set up, and needs weft_reader_done if the buffer was allocated
  * -EINVAL   no function, or a buffer without a size
  * -ENOMEM
  */
+WEFT_API int weft_reader_init(weft_reader *reader, int fd, void *buffer, size_t size);
 WEFT_API int weft_reader_init_fn(weft_reader *reader, weft_read_fn read, void *context,
                                  void *buffer, size_t size);
 
@@ -143,7 +146,8 @@ typedef struct weft_writer {
     bool is_allocated;
 } weft_writer;
 
-/* As weft_reader_init_fn. */
+/* As weft_reader_init and weft_reader_init_fn. */
+WEFT_API int weft_writer_init(weft_writer *writer, int fd, void *buffer, size_t size);
 WEFT_API int weft_writer_init_fn(weft_writer *writer, weft_write_fn write, void *context,
                                  void *buffer, size_t size);
 

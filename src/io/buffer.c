@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "weft/buffer.h"
+#include "weft/io.h"
 
 /* ---- reader ---------------------------------------------------------------------------------- */
 
@@ -41,6 +42,16 @@ int weft_reader_init_fn(weft_reader *reader, weft_read_fn read, void *context, v
         *reader = fresh;
     }
     return rc;
+}
+
+static ssize_t read_fd(void *context, void *buffer, size_t size)
+{
+    return weft_read((int)(intptr_t)context, buffer, size);
+}
+
+int weft_reader_init(weft_reader *reader, int fd, void *buffer, size_t size)
+{
+    return weft_reader_init_fn(reader, read_fd, (void *)(intptr_t)fd, buffer, size);
 }
 
 void weft_reader_done(weft_reader *reader)
@@ -251,6 +262,16 @@ int weft_writer_init_fn(weft_writer *writer, weft_write_fn write, void *context,
         *writer = fresh;
     }
     return rc;
+}
+
+static ssize_t write_fd(void *context, const void *bytes, size_t size)
+{
+    return weft_write((int)(intptr_t)context, bytes, size);
+}
+
+int weft_writer_init(weft_writer *writer, int fd, void *buffer, size_t size)
+{
+    return weft_writer_init_fn(writer, write_fd, (void *)(intptr_t)fd, buffer, size);
 }
 
 void weft_writer_done(weft_writer *writer)

@@ -12,8 +12,7 @@
 
 #include "base/base.h"
 #include "fuzz/fuzz.h"
-#include "tap.h"
-#include <weft/buffer.h>
+#include "io_aids.h"
 
 /* Where bytes come from: a text in pieces. */
 struct source {
@@ -444,6 +443,77 @@ static void a_function_that_writes_nothing_is_not_asked_for_ever(void)
     weft_writer_done(&writer);
 }
 
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+enum { LINES = 3000 };
+
+static intptr_t write_lines(void *arg)
+{
+    weft_writer writer;
+    char buffer[500];
+    CHECK_EQ(weft_writer_init(&writer, (int)(intptr_t)arg, buffer, sizeof(buffer)), 0);
+    for (int i = 0; i < LINES; i++) {
+        CHECK(weft_writer_printf(&writer, "line %d\n", i) > 0);
+    }
+    CHECK_EQ(weft_writer_flush(&writer), 0);
+    weft_writer_done(&writer);
+    return weft_close((int)(intptr_t)arg);
+}
+
+static intptr_t lines_travel(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    weft_reader reader;
+    weft_slice line;
+    weft_task *task = go(write_lines, (void *)(intptr_t)pair.far);
+    CHECK_EQ(weft_reader_init(&reader, pair.near, NULL, 64), 0);
+    for (int i = 0; i < LINES; i++) {
+        char expected[32];
+        (void)snprintf(expected, sizeof(expected), "line %d", i);
+        CHECK_EQ(weft_reader_read_line(&reader, &line, 0), 1);
+        check_slice(line, expected);
+    }
+    CHECK_EQ(weft_reader_read_line(&reader, &line, 0), 0);
+    weft_reader_done(&reader);
+    CHECK_EQ(weft_await(task), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    return 0;
+}
+
+static void lines_travel_between_tasks(void)
+{
+    run_under(EVERYWHERE, lines_travel);
+}
+
+/* Half a line is there when the time is over, and is half of the next. */
+static intptr_t come_in_halves(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    weft_reader reader;
+    weft_slice line;
+    CHECK_EQ(weft_reader_init(&reader, pair.near, NULL, 0), 0);
+    CHECK_EQ(weft_write(pair.far, "one\ntw", 6), 6);
+    CHECK_EQ(weft_reader_read_line(&reader, &line, 0), 1);
+    check_slice(line, "one");
+    weft_time old = weft_deadline(weft_in(WEFT_MILLISECOND));
+    CHECK_EQ(weft_reader_read_line(&reader, &line, 0), -ETIMEDOUT);
+    (void)weft_deadline(old);
+    CHECK_EQ(weft_write(pair.far, "o\n", 2), 2);
+    CHECK_EQ(weft_reader_read_line(&reader, &line, 0), 1);
+    check_slice(line, "two");
+    weft_reader_done(&reader);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void a_deadline_loses_no_half_of_a_line(void)
+{
+    run_under(ON_ONE_WORKER, come_in_halves);
+}
+
 /* ---- both ------------------------------------------------------------------------------------ */
 
 static void what_is_wrong_with_a_setup_is_said(void)
@@ -513,6 +583,8 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_large_piece_goes_past_the_buffer),
     TAP_TEST(a_large_piece_that_went_out_in_part_breaks_the_stream),
     TAP_TEST(a_function_that_writes_nothing_is_not_asked_for_ever),
+    TAP_TEST(lines_travel_between_tasks),
+    TAP_TEST(a_deadline_loses_no_half_of_a_line),
     TAP_TEST(what_is_wrong_with_a_setup_is_said),
     TAP_TEST(every_call_means_the_same_in_pieces),
 };
