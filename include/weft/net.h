@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/net.h - addresses: as text, and as the kernel takes them.
+ * weft/net.h - addresses, as text and as the kernel takes them; listening.
  *
  *     127.0.0.1:8080        IPv4
  *     [::1]:0               IPv6; port 0: any that is free
@@ -38,7 +38,7 @@ typedef struct weft_address {
 #define WEFT_ADDRESS_TEXT_SIZE 128
 
 /*
- * Reads an address.  Names of hosts are none: weft_resolve and weft_dial take these.
+ * Reads an address.  Names of hosts are none.
  *
  * `default_port` is for a text without port ("127.0.0.1", "[::1]"); -1: there has to be one.
  *
@@ -59,6 +59,51 @@ WEFT_API int weft_address_parse(weft_address *out, const char *text, int default
  * -EAFNOSUPPORT   neither IPv4 nor IPv6 nor Unix
  */
 WEFT_API int weft_address_print(const weft_address *address, char *text, size_t text_size);
+
+/* The address of a socket, and of its peer.  0, or what getsockname and getpeername give:
+ * -ENOTCONN; -ENOTSOCK; -EBADF. */
+WEFT_API int weft_local_address(int fd, weft_address *out);
+WEFT_API int weft_peer_address(int fd, weft_address *out);
+
+/* ---- listening ------------------------------------------------------------------------------- */
+
+/* What does not apply to the kind of socket has no effect. */
+typedef struct weft_listen_options {
+    uint32_t size;      /* sizeof(weft_listen_options), or 0 */
+    int backlog;        /* connections that wait for an accept; 0: as many as the kernel allows */
+    bool is_datagram;   /* UDP, or datagrams of a Unix socket: read by weft_recvfrom */
+    bool is_v6only;     /* [::] is not for IPv4, too */
+    bool reuses_port;   /* several sockets of IP may have the address, and share what comes */
+    bool has_nodelay;   /* of each connection that is accepted: see weft_socket_nodelay */
+    bool has_keepalive; /* the same, after the time that is set for the machine */
+    bool unlinks_stale; /* a Unix socket in the file system that nobody has open is replaced */
+} weft_listen_options;
+
+/*
+ * A socket that listens at the address; connections are had by weft_accept.  It is closed by
+ * weft_close, which does not remove the path of a Unix socket.  A TCP port can be had again as soon
+ * as nobody listens there (SO_REUSEADDR).  Where there is no IPv6, ":8080" stands for IPv4 alone.
+ *
+ * To look whether a path is stale and to replace it are two steps: of two programs that start at
+ * the same moment one may lose its path to the other.
+ *
+ * >= 0     the descriptor
+ * -EINVAL, -ENAMETOOLONG, -ENODEV   as weft_address_parse; or options that make no sense
+ * or what socket, bind and listen give: -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, -EMFILE, ...
+ */
+WEFT_API int weft_listen(const char *address, const weft_listen_options *options);
+
+/* ---- sockets --------------------------------------------------------------------------------- */
+
+/* Whether small pieces leave at once, instead of waiting for an answer to those before:
+ * TCP_NODELAY.
+ */
+WEFT_API int weft_socket_nodelay(int fd, bool is_on);
+
+/* Asks a silent peer whether it is there, after so many seconds, and then as often; one that does
+ * not answer several times (/proc/sys/net/ipv4/tcp_keepalive_probes) is an error, -ETIMEDOUT, of
+ * the connection.  0: does not ask.  -EINVAL: above 32767. */
+WEFT_API int weft_socket_keepalive(int fd, unsigned seconds);
 
 WEFT_END
 

@@ -118,6 +118,11 @@ int wf_fd_adopt(int fd, enum wf_fd_kind kind);
 /* fd.c  [worker, control thread]  The kernel has news. */
 void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up);
 
+/* ---- connections --------------------------------------------------------------------------- */
+
+/* listen.c  [any]  The kind of a socket, by what it was opened with. */
+enum wf_fd_kind wf_kind_of_socket(int family, int type);
+
 /* ---- the table of descriptors -------------------------------------------------------------- */
 
 /* [any]  NULL: no memory, or no number that a descriptor can have. */

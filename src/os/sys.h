@@ -41,6 +41,17 @@ int wf_sys_set_nonblocking(int fd);
 /* The events of the first; 0: the deadline passed, or the second can be read from (-1: none). */
 int wf_sys_poll(int fd, int call_fd, short events, int64_t deadline_ns);
 
+/* The new one is closed on exec and does not block. */
+int wf_sys_socket(int domain, int type);
+int wf_sys_bind(int fd, const struct sockaddr *address, socklen_t address_size);
+int wf_sys_listen(int fd, int backlog);
+/* An option that is a number. */
+int wf_sys_setsockopt(int fd, int level, int name, int value);
+int wf_sys_getsockname(int fd, struct sockaddr *address, socklen_t *address_size);
+int wf_sys_getpeername(int fd, struct sockaddr *address, socklen_t *address_size);
+int wf_sys_lstat(const char *path, struct stat *out);
+int wf_sys_unlink(const char *path);
+
 int wf_sys_epoll_create(void);
 /* One that is there already is set anew: it is reported what there is. */
 int wf_sys_epoll_add(int epoll_fd, int fd, uint32_t events, void *data);
