@@ -108,6 +108,7 @@ weft_test(test_watch tests/unit/sync/test_watch.c)
 weft_test(test_address tests/unit/io/test_address.c tests/fuzz/fuzz_address.c)
 weft_test(test_buffer tests/unit/io/test_buffer.c tests/fuzz/fuzz_buffer.c)
 weft_test(test_listen tests/unit/io/test_listen.c)
+weft_test(test_resolve tests/unit/io/test_resolve.c)
 
 weft_test(test_fiber tests/unit/fiber/test_fiber.c)
 target_link_libraries(test_fiber PRIVATE m) # rounding modes

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/net.h - addresses, as text and as the kernel takes them; listening.
+ * weft/net.h - addresses, as text and as the kernel takes them; listening, and names of hosts.
  *
  *     127.0.0.1:8080        IPv4
  *     [::1]:0               IPv6; port 0: any that is free
@@ -38,7 +38,7 @@ typedef struct weft_address {
 #define WEFT_ADDRESS_TEXT_SIZE 128
 
 /*
- * Reads an address.  Names of hosts are none.
+ * Reads an address.  Names of hosts are none: weft_resolve takes these.
  *
  * `default_port` is for a text without port ("127.0.0.1", "[::1]"); -1: there has to be one.
  *
@@ -92,6 +92,33 @@ typedef struct weft_listen_options {
  * or what socket, bind and listen give: -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, -EMFILE, ...
  */
 WEFT_API int weft_listen(const char *address, const weft_listen_options *options);
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* What a name stands for. */
+typedef struct weft_addrs {
+    size_t count;
+    weft_address *list; /* best first, as the machine is set up to see it */
+} weft_addrs;
+
+/*
+ * Looks up the addresses of a host: a name or a number, without brackets.  `service`: the name or
+ * the number of a port; NULL: port 0.
+ *
+ * Files and servers are asked by getaddrinfo, on a thread that may block; the worker goes on.  A
+ * task that is cancelled or out of time leaves at once, while the thread goes on until it has its
+ * answer, which nobody sees.  Numbers need neither thread nor wait.
+ *
+ * 0            *out has at least one address, and is given back to weft_addrs_free
+ * -ENOENT      there is no such host or service
+ * -EREMOTEIO   the servers gave no answer
+ * -EINVAL      NULL, an empty name, or a number that is no port
+ * -ENOMEM; -EAGAIN: a poll task, which cannot wait, or there is no thread for it
+ * -ECANCELED, -ETIMEDOUT
+ */
+WEFT_API int weft_resolve(const char *host, const char *service, weft_addrs **out);
+/* NULL is allowed. */
+WEFT_API void weft_addrs_free(weft_addrs *addrs);
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 

@@ -21,6 +21,7 @@
  *   I2    fd.c renew: store state        enter: CAS                    that the entry is as new
  *   I3    table.c grow: CAS              entry: load                   the page of entries
  *   I4    fd.c happened: store news      news: load                    what the kernel had by then
+ *   I5    resolve.c lookup_put: sub      the last one's sub            every use of a lookup
  */
 #ifndef WF_IO_IO_H
 #define WF_IO_IO_H
