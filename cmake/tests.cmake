@@ -109,6 +109,7 @@ weft_test(test_address tests/unit/io/test_address.c tests/fuzz/fuzz_address.c)
 weft_test(test_buffer tests/unit/io/test_buffer.c tests/fuzz/fuzz_buffer.c)
 weft_test(test_listen tests/unit/io/test_listen.c)
 weft_test(test_resolve tests/unit/io/test_resolve.c)
+weft_test(test_dial tests/unit/io/test_dial.c)
 
 weft_test(test_fiber tests/unit/fiber/test_fiber.c)
 target_link_libraries(test_fiber PRIVATE m) # rounding modes

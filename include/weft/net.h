@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/net.h - addresses, as text and as the kernel takes them; listening, and names of hosts.
+ * weft/net.h - addresses, as text and as the kernel takes them; listening, and connecting to names.
  *
  *     127.0.0.1:8080        IPv4
  *     [::1]:0               IPv6; port 0: any that is free
@@ -38,7 +38,7 @@ typedef struct weft_address {
 #define WEFT_ADDRESS_TEXT_SIZE 128
 
 /*
- * Reads an address.  Names of hosts are none: weft_resolve takes these.
+ * Reads an address.  Names of hosts are none: weft_resolve and weft_dial take these.
  *
  * `default_port` is for a text without port ("127.0.0.1", "[::1]"); -1: there has to be one.
  *
@@ -119,6 +119,18 @@ typedef struct weft_addrs {
 WEFT_API int weft_resolve(const char *host, const char *service, weft_addrs **out);
 /* NULL is allowed. */
 WEFT_API void weft_addrs_free(weft_addrs *addrs);
+
+/*
+ * Connects to an address, or to "host:service".  A host is looked up as by weft_resolve; if it has
+ * several addresses they are tried in turn, IPv6 and IPv4 alternating: the next when one has
+ * failed, or after 250 ms; the first connection is taken, the other attempts end.  The deadline of
+ * the task is for all of it.  ":8080" is this machine.
+ *
+ * >= 0     the descriptor of the connection, a stream
+ * or what weft_address_parse, weft_resolve, socket and connect give; if several addresses were
+ * tried, the error of the first that failed
+ */
+WEFT_API int weft_dial(const char *address);
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 

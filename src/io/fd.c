@@ -309,7 +309,7 @@ int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
 }
 
 /* [thread]  Without a poller: asks the kernel for this one, and for the call of who closes it. */
-static int wait_in_thread(const struct wf_use *use, enum wf_side side)
+static int wait_in_thread(const struct wf_use *use, enum wf_side side, int64_t until_ns)
 {
     struct wf_entry *entry = use->entry;
     struct wf_thread_wait wait = {.call_fd = wf_sys_eventfd()};
@@ -323,8 +323,7 @@ static int wait_in_thread(const struct wf_use *use, enum wf_side side)
     int rc = (wf_load_relaxed(&entry->state) & CLOSING) != 0 ? -EBADF : 0;
     wf_spin_release(&entry->spin);
     if (rc == 0) {
-        rc =
-            wf_sys_poll(use->fd, wait.call_fd, side == WF_SIDE_READ ? POLLIN : POLLOUT, WF_FOREVER);
+        rc = wf_sys_poll(use->fd, wait.call_fd, side == WF_SIDE_READ ? POLLIN : POLLOUT, until_ns);
     }
     wf_spin_acquire(&entry->spin);
     struct wf_thread_wait **link = &entry->threads;
@@ -335,14 +334,22 @@ static int wait_in_thread(const struct wf_use *use, enum wf_side side)
     const bool is_closing = (wf_load_relaxed(&entry->state) & CLOSING) != 0;
     wf_spin_release(&entry->spin);
     (void)wf_sys_close(wait.call_fd); /* nothing is lost with it */
-    return rc < 0 ? rc : is_closing || (rc & POLLNVAL) != 0 ? -EBADF : 0;
+    if (is_closing || (rc > 0 && (rc & POLLNVAL) != 0)) {
+        return -EBADF;
+    }
+    return rc == 0 && wf_clock_now() >= until_ns ? -ETIME : rc < 0 ? rc : 0;
 }
 
 int wf_use_wait(struct wf_use *use, enum wf_side side, uint32_t news)
 {
+    return wf_use_wait_until(use, side, news, WEFT_NEVER);
+}
+
+int wf_use_wait_until(struct wf_use *use, enum wf_side side, uint32_t news, int64_t until_ns)
+{
     struct weft_task *self = use->self;
     if (self == NULL) {
-        return wait_in_thread(use, side);
+        return wait_in_thread(use, side, until_ns);
     }
     if (self->body == WF_BODY_POLL) {
         return -EAGAIN;
@@ -356,7 +363,10 @@ int wf_use_wait(struct wf_use *use, enum wf_side side, uint32_t news)
     rc = wf_use_begin_wait(use, side, news, &node);
     if (rc == -EINPROGRESS) {
         rc = wf_waitq_wait(&node, side == WF_SIDE_READ ? WEFT_WAIT_READABLE : WEFT_WAIT_WRITABLE,
-                           (const void *)(uintptr_t)(unsigned)use->fd, WEFT_NEVER);
+                           (const void *)(uintptr_t)(unsigned)use->fd, until_ns);
+        if (rc == -ETIMEDOUT && until_ns != WEFT_NEVER && wf_interrupted(self) == 0) {
+            rc = -ETIME; /* not the task's deadline */
+        }
         rc = rc != 0 ? rc : node.result;
     }
     return rc;

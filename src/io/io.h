@@ -111,11 +111,15 @@ void wf_use_drain(struct wf_use *use, enum wf_side side, uint32_t news);
 /* fd.c  [inside]  Waits for others than these.  0; -ECANCELED, -ETIMEDOUT, -EBADF: it was closed;
  * -EAGAIN: a poll task; or what the kernel has against polling it. */
 int wf_use_wait(struct wf_use *use, enum wf_side side, uint32_t news);
+/* fd.c  [inside]  The same; -ETIME: the point in time has come. */
+int wf_use_wait_until(struct wf_use *use, enum wf_side side, uint32_t news, int64_t until_ns);
 /* fd.c  [inside]  The same in phases, as sync.h has them. */
 int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
                       struct wf_wait_node *node);
 /* fd.c  [task]  A descriptor that was opened just now, and does not block. */
 int wf_fd_adopt(int fd, enum wf_fd_kind kind);
+/* socket.c  [any]  weft_poll_fd with an end of its own, after which it gives -ETIME. */
+int wf_poll_until(int fd, int events, int64_t until_ns);
 /* fd.c  [worker, control thread]  The kernel has news. */
 void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up);
 
@@ -123,6 +127,12 @@ void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up);
 
 /* listen.c  [any]  The kind of a socket, by what it was opened with. */
 enum wf_fd_kind wf_kind_of_socket(int family, int type);
+/* dial.c  [green, thread]  Connects to the first that answers: its descriptor.  The next is tried
+ * when one has failed or `delay_ns` have passed.  If all fail: the error of the first that did. */
+int wf_dial_addresses(const weft_address *addresses, size_t count, int64_t delay_ns);
+/* dial.c  [any]  Puts them into an order in which families take turns, as long as there are
+ * several; those of a family keep theirs. */
+void wf_interleave(weft_address *addresses, size_t count);
 
 /* ---- the table of descriptors -------------------------------------------------------------- */
 

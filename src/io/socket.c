@@ -164,6 +164,11 @@ static bool side_of(int events, enum wf_side *side)
 
 int weft_poll_fd(int fd, int events)
 {
+    return wf_poll_until(fd, events, WEFT_NEVER);
+}
+
+int wf_poll_until(int fd, int events, int64_t until_ns)
+{
     struct wf_use use;
     enum wf_side side;
     if (!side_of(events, &side)) {
@@ -179,7 +184,7 @@ int weft_poll_fd(int fd, int events)
         if (rc != 0) {
             break;
         }
-        rc = wf_use_wait(&use, side, news);
+        rc = wf_use_wait_until(&use, side, news, until_ns);
         if (rc != 0) {
             break;
         }
