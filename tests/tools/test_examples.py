@@ -8,8 +8,10 @@ Method: an example says in its first comment what it prints; it is run with one 
 """
 import os
 import re
+import socket
 import subprocess
 import tempfile
+import threading
 import unittest
 
 import tap
@@ -60,11 +62,20 @@ class Examples(unittest.TestCase):
     def test_the_example_cancel(self):
         self.check("cancel")
 
+    def test_the_example_echo(self):
+        self.check("echo")
+
     def test_the_example_fib(self):
         self.check("fib")
 
     def test_the_example_hello(self):
         self.check("hello")
+
+    def test_the_example_lookup(self):
+        self.check("lookup", "127.0.0.1", "::1")
+        end = run("lookup", "localhost")
+        self.assertEqual((end.returncode, end.stderr), (0, ""))
+        self.assertRegex(end.stdout, r"^localhost:( 127\.0\.0\.1| ::1)+\n$")
 
     def test_the_example_mandelbrot(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -94,6 +105,38 @@ class Examples(unittest.TestCase):
 
     def test_the_example_pipeline(self):
         self.check("pipeline")
+
+    def test_the_example_proxy(self):
+        """A server that answers when it has heard the end: so the proxy has to pass that on."""
+        self.assertLess(read("examples/proxy.c").count("\n"), LINES_MAX)
+        for workers in ("1", "2", "5"):
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                target = "127.0.0.1:%d" % server.getsockname()[1]
+                with subprocess.Popen([os.path.join(BUILD, "proxy"), "127.0.0.1:0", target],
+                                      env={**os.environ, "WEFT_WORKERS": workers},
+                                      stdout=subprocess.PIPE, text=True) as proxy:
+                    try:
+                        self.drive(proxy.stdout.readline(), target, server)
+                    finally:
+                        proxy.kill()
+
+    def drive(self, line, target, server):
+        self.assertRegex(line, rf"^127\.0\.0\.1:\d+ -> {re.escape(target)}\n$")
+        port = int(re.search(r":(\d+) ", line).group(1))
+        sent = bytes(range(256)) * 4000
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            server.settimeout(60)
+            far, _ = server.accept()
+            with far:
+                far.settimeout(60)
+                sender = threading.Thread(
+                    target=lambda: (client.sendall(sent), client.shutdown(socket.SHUT_WR)))
+                sender.start()
+                heard = b"".join(iter(lambda: far.recv(65536), b""))
+                sender.join()
+                self.assertEqual(heard, sent)
+                far.sendall(b"all of it")
+            self.assertEqual(b"".join(iter(lambda: client.recv(65536), b"")), b"all of it")
 
     def test_the_example_pubsub(self):
         self.check("pubsub")

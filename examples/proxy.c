@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proxy.c - passes connections on: `proxy 127.0.0.1:8080 example.org:80` until it is interrupted.
+ * What comes in at one end goes out at the other, in both directions, and so does the end of each.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/weft.h>
+
+static const char *target;
+
+struct direction {
+    int from;
+    int to;
+};
+
+/* Until the end, which is passed on; the other direction goes on. */
+static intptr_t pump(void *arg)
+{
+    const struct direction *direction = arg;
+    char buffer[16384];
+    ssize_t size;
+    while ((size = weft_read(direction->from, buffer, sizeof(buffer))) > 0 &&
+           weft_write_all(direction->to, buffer, (size_t)size) == 0) {
+    }
+    return weft_shutdown(direction->to, SHUT_WR);
+}
+
+static intptr_t pass_on(void *arg)
+{
+    int near = (int)(intptr_t)arg;
+    int far = weft_dial(target);
+    if (far >= 0) {
+        struct direction there = {near, far};
+        struct direction back = {far, near};
+        weft_task *task = weft_go(pump, &back);
+        (void)pump(&there);
+        (void)weft_await(task);
+        weft_close(far);
+    }
+    return weft_close(near);
+}
+
+static intptr_t run(void *arg)
+{
+    char text[WEFT_ADDRESS_TEXT_SIZE];
+    weft_address here;
+    int near;
+    int listener = weft_listen(arg, NULL);
+    if (listener < 0 || weft_local_address(listener, &here) != 0) {
+        return listener;
+    }
+    weft_address_print(&here, text, sizeof(text));
+    printf("%s -> %s\n", text, target);
+    (void)fflush(stdout);
+    while ((near = weft_accept(listener, NULL, NULL)) >= 0) {
+        weft_drop(weft_go(pass_on, (void *)(intptr_t)near));
+    }
+    return near;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        (void)fprintf(stderr, "usage: proxy ADDRESS TARGET\n");
+        return EXIT_FAILURE;
+    }
+    target = argv[2];
+    int rc = (int)weft_run(run, argv[1], NULL);
+    (void)fprintf(stderr, "proxy: %s\n", strerror(-rc));
+    return EXIT_FAILURE;
+}
