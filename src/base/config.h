@@ -11,6 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The address sanitizer watches; for the thread sanitizer see atomic.h. */
+#if defined(__SANITIZE_ADDRESS__)
+#define WF_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WF_ASAN 1
+#endif
+#endif
+
 /* Bytes.  Both supported CPUs have 64-byte lines; cells written by different threads stand this
  * far apart.  x86 fetches lines in pairs, yet 128 measured no better here and doubles a worker. */
 #define WF_CACHE_LINE 64
@@ -82,7 +91,7 @@ typedef int64_t wf_deque_diff;
 #define WF_TURN_MAX_NS INT64_C(10000000)
 
 /* Nanoseconds between looks at the driver of workers that have enough to do. */
-#define WF_DRIVER_LOOK_NS INT64_C(50000)
+#define WF_DRIVER_LOOK_NS INT64_C(200000)
 
 /* Operations of a task on the runtime that succeed at once, before it has to let others run. */
 #define WF_TASK_BUDGET 128u

@@ -46,14 +46,6 @@
 #include "base/base.h"
 #include "os/os.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define WF_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WF_ASAN 1
-#endif
-#endif
-
 #if defined(WF_ASAN) || defined(WF_TSAN)
 #define WF_SWITCH_NOTICED 1 /* every switch goes through sanitize.c */
 #define WF_STACK_SCALE 4    /* frames are larger, and reports are written on the stack at hand */

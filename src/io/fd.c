@@ -15,10 +15,12 @@
  *
  *   users | CLOSING           somebody closed it: nobody enters any more, waits end with -EBADF
  *         | CLOSING | KEPT    somebody said that others close it
- *   ENDING                    nobody is inside: one closes it, and makes the entry as new
+ *         | ENDING            nobody is inside: one closes it, and makes the entry as new
  *
- * The entry is made new after the kernel has closed the number, since before it nobody else can
- * have it; who gets the number meanwhile waits the moment until the state is 0.
+ * Who enters counts itself first and looks then, since adding is half as dear as to compare; one
+ * that finds a mark takes itself out again, and may be the last to do so.  The entry is made new
+ * after the kernel has closed the number, since before it nobody else can have it; who gets the
+ * number meanwhile waits the moment until the state is 0.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,31 +32,7 @@
 #include "os/sys.h"
 #include "sched/fast.h"
 
-enum {
-    CLOSING = 1,
-    KEPT = 2,
-    ENDING = 4,
-    ONE_USER = 8,
-};
-
 /* ---- going in and out ---------------------------------------------------------------------- */
-
-/* [any]  False: it is closed. */
-static bool enter(struct wf_entry *entry)
-{
-    uint32_t state = wf_load_relaxed(&entry->state); /* relaxed: the CAS decides */
-    unsigned looks = 0;
-    for (;;) { /* ends: each turn another has changed it, or is about to have closed it */
-        if ((state & ENDING) != 0) {
-            wf_spin_pause(&entry->state, state, looks++);
-            state = wf_load_relaxed(&entry->state);
-        } else if ((state & CLOSING) != 0) {
-            return false;
-        } else if (wf_cas_acquire(&entry->state, &state, state + ONE_USER)) { /* (I2) */
-            return true;
-        }
-    }
-}
 
 /* [the only one left]  Makes the entry as new, when the number is not ours any more. */
 static void renew(struct wf_entry *entry)
@@ -66,7 +44,7 @@ static void renew(struct wf_entry *entry)
     }
     wf_store_relaxed(&entry->poller, NULL);
     wf_store_relaxed(&entry->kind, WF_FD_UNKNOWN);
-    wf_store_release(&entry->state, 0); /* (I2) */
+    (void)wf_fetch_sub_release(&entry->state, WF_ENTRY_ENDING); /* (I2) */
 #ifdef WF_MODEL
     (void)wf_futex_wake(&entry->state, INT32_MAX); /* see wf_spin_pause */
 #endif
@@ -88,21 +66,39 @@ static int end(struct wf_entry *entry, bool is_kept)
     return rc;
 }
 
-/* [inside] */
-static void leave(struct wf_entry *entry)
+/* [any]  It was closed, and has so many users now: if there is none, the caller is the last. */
+static void leave_closed(struct wf_entry *entry, uint32_t state)
 {
-    uint32_t state = wf_load_relaxed(&entry->state); /* relaxed: the CAS decides */
-    uint32_t next;
-    do { /* each lost one is another's step */
-        next = state - ONE_USER;
-        if (next < ONE_USER && next != 0) {
-            next = ENDING;
-        }
-    } while (!wf_cas_acq_rel(&entry->state, &state, next)); /* (I1) */
-    if (next == ENDING) {
+    const bool is_kept = (state & WF_ENTRY_KEPT) != 0;
+    /* acquire: (I1); lost: somebody looked in, and is the last */
+    if (state < WF_ENTRY_USER && (state & WF_ENTRY_CLOSING) != 0 &&
+        wf_cas_acquire(&entry->state, &state, WF_ENTRY_ENDING)) {
         WF_REACHED("fd.closed_by_the_last_user");
-        (void)end(entry, (state & KEPT) != 0); /* who closed it has its answer already */
+        (void)end(entry, is_kept); /* who closed it has its answer already */
     }
+}
+
+void wf_entry_leave_slowly(struct wf_entry *entry, uint32_t before)
+{
+    leave_closed(entry, before - WF_ENTRY_USER);
+}
+
+bool wf_entry_enter_slowly(struct wf_entry *entry, uint32_t before)
+{
+    unsigned looks = 0;
+    do { /* ends: each turn it is closed, or is about to be as new */
+        /* relaxed: it has used nothing */
+        const uint32_t state = wf_fetch_sub_relaxed(&entry->state, WF_ENTRY_USER) - WF_ENTRY_USER;
+        leave_closed(entry, state);
+        if ((before & WF_ENTRY_CLOSING) != 0) {
+            return false;
+        }
+        if ((state & WF_ENTRY_ENDING) != 0) {
+            wf_spin_pause(&entry->state, state, looks++);
+        }
+        before = wf_fetch_add_acquire(&entry->state, WF_ENTRY_USER); /* (I2) */
+    } while ((before & WF_ENTRY_MARKS) != 0);
+    return true;
 }
 
 int wf_use_begin(struct wf_use *use, int fd)
@@ -120,12 +116,12 @@ int wf_use_begin(struct wf_use *use, int fd)
     if (use->entry == NULL) {
         return -ENOMEM;
     }
-    return enter(use->entry) ? 0 : -EBADF;
+    return wf_entry_enter(use->entry) ? 0 : -EBADF;
 }
 
 void wf_use_end(struct wf_use *use)
 {
-    leave(use->entry);
+    wf_entry_leave(use->entry);
 }
 
 /* ---- what it is ---------------------------------------------------------------------------- */
@@ -215,7 +211,9 @@ void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up)
                 news = WF_NEWS_HUNG_UP; /* after two thousand million of them */
             }
             wf_store_release(&entry->news[side], news); /* (I4) */
-            wf_waitq_grant_all(&entry->queues[side], &entry->spin, 0);
+            if (wf_plain_load(&entry->queues[side].first) != NULL) {
+                wf_waitq_grant_all(&entry->queues[side], &entry->spin, 0);
+            }
         }
     }
     wf_spin_release(&entry->spin);
@@ -277,7 +275,7 @@ static void forget(struct wf_parting *parting)
     struct wf_wait_node *node = wf_container_of(parting, struct wf_wait_node, parting);
     struct wf_entry *entry = wf_container_of(node->spin, struct wf_entry, spin);
     wf_waitq_abandon(node);
-    leave(entry);
+    wf_entry_leave(entry);
 }
 
 int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
@@ -288,7 +286,7 @@ int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
     node->parting.forget = forget;
     wf_spin_acquire(&entry->spin);
     /* Both relaxed: the lock's; who closes it sets the bit before it takes the lock. */
-    const bool is_closing = (wf_load_relaxed(&entry->state) & CLOSING) != 0;
+    const bool is_closing = (wf_load_relaxed(&entry->state) & WF_ENTRY_CLOSING) != 0;
     const bool is_new = wf_load_relaxed(&entry->news[side]) != news;
     if (!is_closing && !is_new) {
         wf_waitq_push(&entry->queues[side], node);
@@ -320,7 +318,7 @@ static int wait_in_thread(const struct wf_use *use, enum wf_side side, int64_t u
     wait.next = entry->threads;
     entry->threads = &wait;
     /* relaxed: the lock's, as in wf_use_begin_wait */
-    int rc = (wf_load_relaxed(&entry->state) & CLOSING) != 0 ? -EBADF : 0;
+    int rc = (wf_load_relaxed(&entry->state) & WF_ENTRY_CLOSING) != 0 ? -EBADF : 0;
     wf_spin_release(&entry->spin);
     if (rc == 0) {
         rc = wf_sys_poll(use->fd, wait.call_fd, side == WF_SIDE_READ ? POLLIN : POLLOUT, until_ns);
@@ -331,7 +329,7 @@ static int wait_in_thread(const struct wf_use *use, enum wf_side side, int64_t u
         link = &(*link)->next;
     }
     *link = wait.next;
-    const bool is_closing = (wf_load_relaxed(&entry->state) & CLOSING) != 0;
+    const bool is_closing = (wf_load_relaxed(&entry->state) & WF_ENTRY_CLOSING) != 0;
     wf_spin_release(&entry->spin);
     (void)wf_sys_close(wait.call_fd); /* nothing is lost with it */
     if (is_closing || (rc > 0 && (rc & POLLNVAL) != 0)) {
@@ -380,12 +378,13 @@ static int close_entry(struct wf_entry *entry, bool is_kept)
     uint32_t state = wf_load_relaxed(&entry->state); /* relaxed: the CAS decides */
     uint32_t next;
     do { /* each lost one is another's step */
-        if ((state & (CLOSING | ENDING)) != 0) {
+        if ((state & WF_ENTRY_MARKS) != 0) {
             return -EBADF; /* somebody else has closed it */
         }
-        next = state == 0 ? ENDING : state | CLOSING | (is_kept ? KEPT : 0);
+        next =
+            state == 0 ? WF_ENTRY_ENDING : state | WF_ENTRY_CLOSING | (is_kept ? WF_ENTRY_KEPT : 0);
     } while (!wf_cas_acq_rel(&entry->state, &state, next)); /* (I1) */
-    if (next == ENDING) {
+    if (next == WF_ENTRY_ENDING) {
         return end(entry, is_kept);
     }
     end_waits(entry, -EBADF);

@@ -17,8 +17,8 @@
  * Who synchronises with whom (the letters are the labels in the code):
  *
  *   edge  from                           to                            carries
- *   I1    fd.c leave, begin_close: CAS   the last one's CAS            every use before the close
- *   I2    fd.c renew: store state        enter: CAS                    that the entry is as new
+ *   I1    leave: sub; fd.c close: CAS    the last one's CAS            every use before the close
+ *   I2    fd.c renew: sub                enter: add                    that the entry is as new
  *   I3    table.c grow: CAS              entry: load                   the page of entries
  *   I4    fd.c happened: store news      news: load                    what the kernel had by then
  *   I5    resolve.c lookup_put: sub      the last one's sub            every use of a lookup
@@ -86,6 +86,35 @@ struct wf_entry {
     struct wf_waitq queues[WF_SIDES]; /* [locked] */
     struct wf_thread_wait *threads;   /* [locked]  threads that wait for it; or NULL */
 };
+
+/* The state of an entry: marks, and above them the number of users.  See fd.c. */
+enum {
+    WF_ENTRY_CLOSING = 1,
+    WF_ENTRY_KEPT = 2,
+    WF_ENTRY_ENDING = 4,
+    WF_ENTRY_MARKS = 7,
+    WF_ENTRY_USER = 8,
+};
+
+/* fd.c  [any]  The caller has counted itself, beside a mark. */
+bool wf_entry_enter_slowly(struct wf_entry *entry, uint32_t before);
+void wf_entry_leave_slowly(struct wf_entry *entry, uint32_t before);
+
+/* [any]  False: it is closed. */
+static inline bool wf_entry_enter(struct wf_entry *entry)
+{
+    const uint32_t before = wf_fetch_add_acquire(&entry->state, WF_ENTRY_USER); /* (I2) */
+    return (before & WF_ENTRY_MARKS) == 0 || wf_entry_enter_slowly(entry, before);
+}
+
+/* [inside] */
+static inline void wf_entry_leave(struct wf_entry *entry)
+{
+    const uint32_t before = wf_fetch_sub_release(&entry->state, WF_ENTRY_USER); /* (I1) */
+    if ((before & WF_ENTRY_MARKS) != 0) {
+        wf_entry_leave_slowly(entry, before);
+    }
+}
 
 /* A call that uses a descriptor. */
 struct wf_use {

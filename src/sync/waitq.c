@@ -168,7 +168,7 @@ void wf_wakes_do(struct wf_wakes *wakes)
 
 void wf_waitq_grant_all(struct wf_waitq *queue, struct wf_spin *spin, int result)
 {
-    struct wf_wakes wakes = {0};
+    struct wf_wakes wakes; /* filled as far as its count says */
     do { /* each turn takes some out; who comes meanwhile finds what the caller has changed */
         struct wf_wait_node *node;
         wakes.count = 0;

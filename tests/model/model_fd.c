@@ -157,7 +157,7 @@ static void start_with_one(void)
 static void start_inside(void)
 {
     start_told();
-    wf_store_relaxed(&entry->state, 8);
+    wf_store_relaxed(&entry->state, WF_ENTRY_USER);
     first_use = (struct wf_use){.fd = 3, .entry = entry, .poller = &poller, .self = &selves[0]};
 }
 
@@ -324,7 +324,6 @@ static const struct model_test tests[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"fd", tests, MODEL_COUNT(tests),
-                                             NULL, 0,     "src/io/fd.c"};
+    static const struct model_suite suite = {"fd", tests, MODEL_COUNT(tests), NULL, 0, "src/io/"};
     return model_main(argc, argv, &suite);
 }

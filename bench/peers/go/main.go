@@ -4,8 +4,13 @@
 package main
 
 import (
+	"net"
+	"os"
+	"os/exec"
 	"runtime"
 	"sort"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +39,10 @@ var rows = []row{
 	{"blocked-1m-wake", "task", 1000000, func(ops int) int64 { _, wake := blocked(ops); return wake }},
 	{"sleep-1m", "task", 1000000, func(ops int) int64 { sleep(ops); return 0 }},
 	{"sleep-1m-late", "task", 1000000, sleep},
+	{"echo-50", "request", 200000, func(ops int) int64 { echo(ops, 50); return 0 }},
+	{"echo-1000", "request", 200000, func(ops int) int64 { echo(ops, 1000); return 0 }},
+	{"echo-50-p99", "request", 200000, func(ops int) int64 { return echo(ops, 50) * int64(ops) }},
+	{"echo-1000-p99", "request", 200000, func(ops int) int64 { return echo(ops, 1000) * int64(ops) }},
 	{"proc-spawn-exit", "process", 200000, spawnJoin},
 	{"proc-request", "request", 200000, pingPong},
 	{"proc-ring-503", "hop", 500000, ring},
@@ -333,4 +342,39 @@ func sleep(ops int) int64 {
 		sum += ns
 	}
 	return sum
+}
+
+// Serves the load until it has ended: the 99th percentile of its requests.
+func echo(ops int, connections int) int64 {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err == nil, "listen")
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				buffer := make([]byte, 4096)
+				for {
+					got, err := conn.Read(buffer)
+					if err != nil {
+						return
+					}
+					if _, err := conn.Write(buffer[:got]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	port := listener.Addr().(*net.TCPAddr).Port
+	output, err := exec.Command(os.Getenv("BENCH_LOAD"), strconv.Itoa(port), strconv.Itoa(connections),
+		strconv.Itoa(ops)).Output()
+	check(err == nil, "load")
+	listener.Close()
+	p99, err := strconv.ParseInt(strings.Fields(string(output))[2], 10, 64)
+	check(err == nil, "what the load said")
+	return p99
 }

@@ -10,6 +10,8 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{broadcast, mpsc, oneshot, watch, Barrier, Mutex, Notify, OnceCell, RwLock, Semaphore};
 use tokio::task::{spawn, yield_now, JoinHandle};
@@ -19,7 +21,7 @@ use weft_peers::{answer, Row, Run};
 fn runtime(workers: usize) -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        Builder::new_multi_thread().worker_threads(workers).enable_time().build().unwrap()
+        Builder::new_multi_thread().worker_threads(workers).enable_all().build().unwrap()
     })
 }
 
@@ -448,6 +450,48 @@ fn sleep_late(ops: u64, workers: usize) -> u64 {
     run(workers, sleepers(ops))
 }
 
+/// Serves the load until it has ended: its time, and the 99th percentile of its requests.
+async fn echo(ops: u64, connections: u64) -> (u64, u64) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.set_nodelay(true).unwrap();
+            spawn(async move {
+                let mut buffer = [0u8; 4096];
+                while let Ok(got) = socket.read(&mut buffer).await {
+                    if got == 0 || socket.write_all(&buffer[..got]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let (done, said) = oneshot::channel();
+    std::thread::spawn(move || {
+        let output = std::process::Command::new(std::env::var("BENCH_LOAD").unwrap())
+            .args([port.to_string(), connections.to_string(), ops.to_string()])
+            .output()
+            .unwrap();
+        done.send(String::from_utf8(output.stdout).unwrap()).unwrap();
+    });
+    let said = said.await.unwrap();
+    let figures: Vec<u64> = said.split_whitespace().map(|f| f.parse().unwrap()).collect();
+    server.abort();
+    (figures[0], figures[2])
+}
+
+fn echo_time<const CONNECTIONS: u64>(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        echo(ops, CONNECTIONS).await;
+    })
+}
+
+fn echo_p99<const CONNECTIONS: u64>(ops: u64, workers: usize) -> u64 {
+    run(workers, async move { echo(ops, CONNECTIONS).await.1 * ops })
+}
+
 const fn row(name: &'static str, unit: &'static str, ops: u64, run: Run) -> Row {
     Row { name, variant: "tokio", unit, ops, workers: 1, run }
 }
@@ -486,5 +530,9 @@ fn main() {
         row("blocked-1m-wake", "task", 1_000_000, blocked_wake),
         row("sleep-1m", "task", 1_000_000, sleep),
         row("sleep-1m-late", "task", 1_000_000, sleep_late),
+        row("echo-50", "request", 200_000, echo_time::<50>),
+        row("echo-1000", "request", 200_000, echo_time::<1000>),
+        row("echo-50-p99", "request", 200_000, echo_p99::<50>),
+        row("echo-1000-p99", "request", 200_000, echo_p99::<1000>),
     ]);
 }

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench_io.c - servers: what a request costs, beside a loop around epoll written by hand.
+ *
+ * The server listens on a port of the loopback device, starts bench_load as a process of its own
+ * and serves it until it is done; the CPU time of a row is the server's alone.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <weft/weft.h>
+
+#include "base/base.h"
+#include "bench.h"
+
+enum { BUFFER = 4096, EVENTS = 256 };
+
+/* What the load says. */
+struct load {
+    uint64_t ops;
+    unsigned connections;
+    unsigned workers;
+    int listener;
+    FILE *output; /* of the load, while it runs */
+    uint64_t wall_ns;
+    uint64_t p99_ns;
+};
+
+static void listen_for(struct load *load)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    load->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    WEFT_CHECK(load->listener >= 0);
+    WEFT_CHECK(bind(load->listener, (struct sockaddr *)&address, sizeof(address)) == 0);
+    WEFT_CHECK(listen(load->listener, 1024) == 0);
+}
+
+/* Starts the load; what it says comes through a pipe, whose end says that it is done. */
+static void load_begin(struct load *load)
+{
+    struct sockaddr_in address;
+    socklen_t size = sizeof(address);
+    char command[512];
+    const char *program = getenv("BENCH_LOAD");
+    WEFT_CHECK(program != NULL);
+    WEFT_CHECK(getsockname(load->listener, (struct sockaddr *)&address, &size) == 0);
+    (void)snprintf(command, sizeof(command), "exec '%s' %u %u %" PRIu64, program,
+                   ntohs(address.sin_port), load->connections, load->ops);
+    load->output = popen(command, "re");
+    WEFT_CHECK(load->output != NULL);
+}
+
+static void load_end(struct load *load)
+{
+    WEFT_CHECK(fscanf(load->output, "%" SCNu64 " %*u %" SCNu64, &load->wall_ns, &load->p99_ns) ==
+               2);
+    WEFT_CHECK(pclose(load->output) == 0);
+}
+
+static void set_nodelay(int fd)
+{
+    const int one = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a wish */
+}
+
+/* ---- weft ---------------------------------------------------------------------------------- */
+
+static intptr_t echo(void *arg)
+{
+    const int fd = (int)(intptr_t)arg;
+    char buffer[BUFFER];
+    ssize_t got;
+    while ((got = weft_read(fd, buffer, sizeof(buffer))) > 0) {
+        if (weft_write_all(fd, buffer, (size_t)got) != 0) {
+            break;
+        }
+    }
+    (void)weft_close(fd);
+    return 0;
+}
+
+static intptr_t accept_all(void *arg)
+{
+    const struct load *load = arg;
+    for (;;) { /* until it is cancelled */
+        int fd = weft_accept(load->listener, NULL, NULL);
+        if (fd < 0) {
+            return 0;
+        }
+        set_nodelay(fd);
+        weft_task *task = weft_go(echo, (void *)(intptr_t)fd);
+        WEFT_CHECK(task != NULL);
+        weft_drop(task);
+    }
+}
+
+static intptr_t serve(void *arg)
+{
+    struct load *load = arg;
+    weft_task *acceptor = weft_go(accept_all, load);
+    WEFT_CHECK(acceptor != NULL);
+    load_begin(load);
+    WEFT_CHECK(weft_poll_fd(fileno(load->output), POLLIN) > 0);
+    load_end(load);
+    (void)weft_cancel(acceptor);
+    (void)weft_await(acceptor);
+    return 0;
+}
+
+static void run_weft(struct load *load)
+{
+    const weft_options options = {.size = sizeof(options), .workers = load->workers};
+    WEFT_CHECK(weft_run(serve, load, &options) == 0);
+}
+
+/* ---- a loop around epoll ------------------------------------------------------------------- */
+
+static void add(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
+    WEFT_CHECK(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+static void accept_ready(int epoll_fd, int listener)
+{
+    int fd;
+    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+        set_nodelay(fd);
+        add(epoll_fd, fd);
+    }
+}
+
+/* A read that gives less than it could has taken all there was. */
+static void echo_ready(int fd)
+{
+    char buffer[BUFFER];
+    ssize_t got;
+    do {
+        got = recv(fd, buffer, sizeof(buffer), 0);
+        if (got > 0) {
+            WEFT_CHECK(send(fd, buffer, (size_t)got, MSG_NOSIGNAL) == got);
+        }
+    } while (got == (ssize_t)sizeof(buffer));
+    if (got == 0 || (got < 0 && errno != EAGAIN)) {
+        (void)close(fd);
+    }
+}
+
+static void run_epoll(struct load *load)
+{
+    struct epoll_event events[EVENTS];
+    const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    WEFT_CHECK(epoll_fd >= 0);
+    add(epoll_fd, load->listener);
+    load_begin(load);
+    add(epoll_fd, fileno(load->output));
+    for (bool is_over = false; !is_over;) {
+        const int count = epoll_wait(epoll_fd, events, EVENTS, -1);
+        for (int i = 0; i < count; i++) {
+            const int fd = events[i].data.fd;
+            if (fd == load->listener) {
+                accept_ready(epoll_fd, fd);
+            } else if (fd == fileno(load->output)) {
+                is_over = true;
+            } else {
+                echo_ready(fd);
+            }
+        }
+    }
+    load_end(load);
+    (void)close(epoll_fd);
+}
+
+/* ---- the rows ------------------------------------------------------------------------------ */
+
+static struct load run(void (*server)(struct load *load), uint64_t ops, unsigned workers,
+                       unsigned connections)
+{
+    struct load load = {.ops = ops, .connections = connections, .workers = workers};
+    listen_for(&load);
+    server(&load);
+    (void)close(load.listener);
+    return load;
+}
+
+static uint64_t weft_50(uint64_t ops, unsigned workers)
+{
+    (void)run(run_weft, ops, workers, 50);
+    return 0;
+}
+
+static uint64_t weft_1000(uint64_t ops, unsigned workers)
+{
+    (void)run(run_weft, ops, workers, 1000);
+    return 0;
+}
+
+static uint64_t weft_50_p99(uint64_t ops, unsigned workers)
+{
+    return run(run_weft, ops, workers, 50).p99_ns * ops;
+}
+
+static uint64_t weft_1000_p99(uint64_t ops, unsigned workers)
+{
+    return run(run_weft, ops, workers, 1000).p99_ns * ops;
+}
+
+static uint64_t epoll_50(uint64_t ops, unsigned workers)
+{
+    (void)run(run_epoll, ops, workers, 50);
+    return 0;
+}
+
+static uint64_t epoll_1000(uint64_t ops, unsigned workers)
+{
+    (void)run(run_epoll, ops, workers, 1000);
+    return 0;
+}
+
+static uint64_t epoll_50_p99(uint64_t ops, unsigned workers)
+{
+    return run(run_epoll, ops, workers, 50).p99_ns * ops;
+}
+
+static uint64_t epoll_1000_p99(uint64_t ops, unsigned workers)
+{
+    return run(run_epoll, ops, workers, 1000).p99_ns * ops;
+}
+
+static const struct bench_row rows[] = {
+    {"echo-50", "weft", "request", 200000, 1, weft_50},
+    {"echo-50", "epoll", "request", 200000, 1, epoll_50},
+    {"echo-1000", "weft", "request", 200000, 1, weft_1000},
+    {"echo-1000", "epoll", "request", 200000, 1, epoll_1000},
+    {"echo-50-p99", "weft", "request", 200000, 1, weft_50_p99},
+    {"echo-50-p99", "epoll", "request", 200000, 1, epoll_50_p99},
+    {"echo-1000-p99", "weft", "request", 200000, 1, weft_1000_p99},
+    {"echo-1000-p99", "epoll", "request", 200000, 1, epoll_1000_p99},
+};
+
+/* What targets say in microseconds is here the ratio to the loop by hand. */
+static const struct bench_goal goals[] = {
+    {"echo-50", "weft", "epoll", 1.07, false, 1},
+    {"echo-1000", "weft", "epoll", 1.1, false, 1},
+    {"echo-50-p99", "weft", "epoll", 1.2, false, 1},
+    {"echo-1000-p99", "weft", "epoll", 1.5, false, 1},
+    {"echo-50", "weft", "tokio", 1.0, false, 1},
+    {"echo-50", "weft", "go", 1.0, false, 1},
+    {"echo-1000", "weft", "tokio", 1.0, false, 1},
+    {"echo-1000", "weft", "go", 1.0, false, 1},
+};
+
+/* The load lies beside this program; peers find it by the same name. */
+static void find_load(void)
+{
+    char path[4096];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - sizeof("bench_load"));
+    WEFT_CHECK(length > 0);
+    path[length] = 0;
+    char *name = strrchr(path, '/');
+    WEFT_CHECK(name != NULL);
+    (void)strcpy(name + 1, "bench_load"); /* there is room for it: see above */
+    (void)setenv("BENCH_LOAD", path, 0);  /* fails only for lack of memory */
+}
+
+int main(int argc, char **argv)
+{
+    find_load();
+    static const struct bench_suite suite = {
+        .title = "Input and output",
+        .base = "weft",
+        .rows = rows,
+        .row_count = sizeof(rows) / sizeof(rows[0]),
+        .goals = goals,
+        .goal_count = sizeof(goals) / sizeof(goals[0]),
+    };
+    return bench_main(argc, argv, &suite);
+}
