@@ -258,6 +258,5 @@ int weft_dial(const char *text)
     if (rc == 0) {
         return text[0] == ':' ? dial_here(&address) : dial_one(&address);
     }
-    const bool is_name = text[0] != '[' && strncmp(text, "unix:", strlen("unix:")) != 0;
-    return rc == -EINVAL && is_name ? dial_name(text) : rc;
+    return rc == -EINVAL && text[0] != '[' ? dial_name(text) : rc;
 }

@@ -112,10 +112,12 @@ static intptr_t fail_beside(void *arg)
 {
     (void)arg;
     struct places places = places_new();
-    const int64_t delay_ns = 50 * WEFT_MILLISECOND; /* before "r" and once more, were it not so */
+    const int64_t delay_ns = 300 * WEFT_MILLISECOND;
     weft_time begin = weft_now();
-    check_dialled(&places, dial_kinds(&places, "srrrrrrrrrrrrrrrrrrrg", delay_ns));
-    CHECK(weft_now() - begin >= delay_ns); /* the silent one had its time */
+    check_dialled(&places, dial_kinds(&places, "srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrg", delay_ns));
+    const int64_t took_ns = weft_now() - begin;
+    CHECK(took_ns >= delay_ns);     /* the silent one had its time */
+    CHECK(took_ns < 20 * delay_ns); /* those that failed had none: else it would be 31 */
     places_done(&places);
     return 0;
 }
