@@ -415,6 +415,23 @@ static void a_dial_that_fails_leaves_nothing_open(void)
     }
 }
 
+/* A thread, which has no poller, at the first use of any descriptor: the only memory that is asked
+ * for is that of the table. */
+static void a_connection_without_memory_is_closed(void)
+{
+    weft_address address;
+    memset(&address, 0, sizeof(address));
+    int listener = listen_here(&address.as.ip4);
+    address.size = sizeof(address.as.ip4);
+    struct text text = text_of(&address);
+    const size_t before = open_count();
+    wf_fault_arm(2); /* after the socket */
+    CHECK_EQ(weft_dial(text.text), -ENOMEM);
+    wf_fault_arm(0);
+    CHECK_EQ(open_count(), before);
+    CHECK_EQ(close(listener), 0);
+}
+
 #endif
 
 static const struct tap_test tests[] = {
@@ -431,6 +448,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(families_take_turns),
 #ifdef WF_TEST_AIDS
     TAP_TEST(a_dial_that_fails_leaves_nothing_open),
+    TAP_TEST(a_connection_without_memory_is_closed),
 #endif
 };
 TAP_MAIN(tests)

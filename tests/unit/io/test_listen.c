@@ -216,6 +216,19 @@ static void the_backlog_is_what_was_asked_for(void)
     CHECK_EQ(weft_close(listener), 0);
 }
 
+/* A connection of the server before may still linger at the port: that is no reason to wait. */
+static void a_port_of_streams_can_be_had_again(void)
+{
+    for (unsigned is_datagram = 0; is_datagram < 2; is_datagram++) {
+        const weft_listen_options options = {.is_datagram = is_datagram};
+        int listener = weft_listen("127.0.0.1:0", &options);
+        CHECK(listener >= 0);
+        CHECK_EQ(option_of(listener, SOL_SOCKET, SO_REUSEADDR), !is_datagram);
+        CHECK_EQ(option_of(listener, SOL_SOCKET, SO_REUSEPORT), 0);
+        CHECK_EQ(weft_close(listener), 0);
+    }
+}
+
 static void ip6_takes_ip4_unless_told_not_to(void)
 {
     if (!has_ip6()) {
@@ -371,6 +384,29 @@ static void a_listen_that_fails_leaves_nothing_open(void)
     folder_done(&folder);
 }
 
+static void a_question_that_fails_is_told(void)
+{
+    struct pair pair = tcp_pair_new();
+    weft_address address = {.size = 7};
+    CHECK_EQ(weft_socket_nodelay(pair.near, false), 0); /* it is known from now on */
+    wf_fault_arm(1);
+    CHECK_EQ(weft_local_address(pair.near, &address), -ENOBUFS);
+    wf_fault_arm(1);
+    CHECK_EQ(weft_peer_address(pair.near, &address), -ENOBUFS);
+    wf_fault_arm(1);
+    CHECK_EQ(weft_socket_nodelay(pair.near, true), -ENOBUFS);
+    for (uint64_t nth = 1; nth <= 3; nth++) {
+        wf_fault_arm(nth);
+        CHECK_EQ(weft_socket_keepalive(pair.near, 5), -ENOBUFS);
+    }
+    wf_fault_arm(0);
+    CHECK_EQ(address.size, 7);
+    CHECK_EQ(option_of(pair.near, IPPROTO_TCP, TCP_NODELAY), 0);
+    CHECK_EQ(option_of(pair.near, SOL_SOCKET, SO_KEEPALIVE), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+}
+
 #endif
 
 static const struct tap_test tests[] = {
@@ -380,6 +416,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_port_is_shared_only_when_both_say_so),
     TAP_TEST(connections_inherit_what_the_listener_was_told),
     TAP_TEST(the_backlog_is_what_was_asked_for),
+    TAP_TEST(a_port_of_streams_can_be_had_again),
     TAP_TEST(ip6_takes_ip4_unless_told_not_to),
     TAP_TEST(what_is_no_option_is_refused),
     TAP_TEST(a_stale_path_is_replaced_only_when_told),
@@ -388,6 +425,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(what_is_no_socket_says_so),
 #ifdef WF_TEST_AIDS
     TAP_TEST(a_listen_that_fails_leaves_nothing_open),
+    TAP_TEST(a_question_that_fails_is_told),
 #endif
 };
 TAP_MAIN(tests)
