@@ -55,6 +55,10 @@ weft_model(model_chan tests/model/model_chan.c src/sync/chan.c src/sync/select.c
   src/sync/waitq.c src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_mutex tests/model/model_mutex.c src/sync/mutex.c src/sync/spin.c src/sync/waitq.c
   src/sched/state.c src/os/lock.c src/os/park.c)
+weft_model(model_rwlock tests/model/model_rwlock.c src/sync/rwlock.c src/sync/spin.c src/sync/waitq.c
+  src/sched/state.c src/os/lock.c src/os/park.c)
+weft_model(model_cond tests/model/model_cond.c src/sync/cond.c src/sync/mutex.c src/sync/spin.c
+  src/sync/waitq.c src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_once tests/model/model_once.c src/sync/once.c src/sync/spin.c src/sync/waitq.c
   src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_oneshot tests/model/model_oneshot.c src/sync/oneshot.c src/sync/spin.c
