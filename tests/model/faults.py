@@ -403,7 +403,8 @@ FAULTS = [
      ("    return word == 0 ? writer_word(holder) : 0;",
       "    return (word & (WAITERS | WRITER)) == 0 ? writer_word(holder) : 0;")),
     ("rwlock: who finds it taken does not say that it waits", "model_rwlock", "src/sync/rwlock.c",
-     ("        next = is_taken ? next : word | WAITERS;", "        next = is_taken ? next : word;")),
+     ("        next = is_taken ? next : word | WAITERS;",
+      "        next = is_taken ? next : word;")),
     ("cond: who waits is in the queue after it has unlocked", "model_cond", "src/sync/cond.c",
      ("    wf_cond_begin(cond_of(out), &node);\n"
       "    (void)weft_mutex_unlock(mutex); /* it is ours */\n",
