@@ -121,17 +121,26 @@ typedef struct weft_once {
  * -ETIMEDOUT   the task's deadline came first
  */
 WEFT_API intptr_t weft_once_do(weft_once *once, weft_fn fn, void *arg);
-/* Whether it was done. */
-WEFT_API bool weft_once_is_done(const weft_once *once);
+/* What the first word of a weft_once is for good once it was done. */
+#define WEFT_ONCE_DONE 3u
+
+/* Whether it was done: one load, after which all that was done is seen.  False for NULL. */
+static inline bool weft_once_is_done(const weft_once *once)
+{
+    return once && __atomic_load_n(&once->private_data[0], __ATOMIC_ACQUIRE) == WEFT_ONCE_DONE;
+}
 
 /* A value that is made once.  NULL is no value. */
 typedef struct weft_cell {
     weft_once once;
-    void *value; /* read by weft_cell_get only */
+    void *value; /* by weft_cell_get */
 } weft_cell;
 
 /* The value; NULL: there is none yet, or the cell is NULL. */
-WEFT_API void *weft_cell_get(const weft_cell *cell);
+static inline void *weft_cell_get(const weft_cell *cell)
+{
+    return cell && weft_once_is_done(&cell->once) ? cell->value : 0;
+}
 /* Sets it.  -EEXIST: there is one; -EINVAL: NULL; -ECANCELED, -ETIMEDOUT: as above, while another
  * one was making it. */
 WEFT_API int weft_cell_set(weft_cell *cell, void *value);

@@ -27,6 +27,7 @@ enum {
 #define YOUR_TURN 1
 
 _Static_assert(sizeof(struct wf_once) <= sizeof(weft_once), "it fits");
+_Static_assert(offsetof(struct wf_once, word) == 0 && DONE == WEFT_ONCE_DONE, "read by users");
 
 static struct wf_once *once_of(weft_once *once)
 {
@@ -165,26 +166,21 @@ static __attribute__((noinline)) intptr_t do_slowly(struct wf_once *once, weft_f
     return rc == YOUR_TURN ? do_it(once, self, fn, arg) : rc;
 }
 
+/* Others call weft_once_is_done, which is the same and inline; the model's words are no words. */
+bool wf_once_is_done(const struct wf_once *once)
+{
+    return wf_load_acquire(&once->word) == DONE; /* (O1) */
+}
+
 intptr_t weft_once_do(weft_once *out, weft_fn fn, void *arg)
 {
     if (out == NULL || fn == NULL) {
         return -EINVAL;
     }
-    return weft_once_is_done(out) ? 0 : do_slowly(once_of(out), fn, arg);
-}
-
-bool weft_once_is_done(const weft_once *out)
-{
-    const struct wf_once *once = (const struct wf_once *)(const void *)out;
-    return out != NULL && wf_load_acquire(&once->word) == DONE; /* (O1) */
+    return wf_once_is_done(once_of(out)) ? 0 : do_slowly(once_of(out), fn, arg);
 }
 
 /* ---- a value ------------------------------------------------------------------------------- */
-
-void *weft_cell_get(const weft_cell *cell)
-{
-    return cell != NULL && weft_once_is_done(&cell->once) ? cell->value : NULL;
-}
 
 struct setting {
     weft_cell *cell;
@@ -222,6 +218,6 @@ int weft_cell_make(weft_cell *cell, void *(*make)(void *arg), void *arg, void **
     }
     struct setting setting = {.cell = cell, .make = make, .arg = arg};
     const int rc = (int)weft_once_do(&cell->once, set, &setting);
-    *out = weft_cell_get(cell);
+    *out = wf_once_is_done(once_of(&cell->once)) ? cell->value : NULL;
     return rc < 0 ? rc : 0;
 }

@@ -177,6 +177,8 @@ struct wf_once {
     WF_ATOMIC(uintptr_t) owner; /* [who does it: write] [any: read]  its name; 0: nobody */
 };
 int wf_once_begin(struct wf_once *once, struct wf_wait_node *node);
+/* [any]  What was done is seen. */
+bool wf_once_is_done(const struct wf_once *once);
 
 /* Who holds a lock: the address of a task, or what tells a thread from others, with this bit. */
 #define WF_HOLDER_THREAD ((uintptr_t)8)

@@ -36,6 +36,11 @@ static struct wf_once *inner(void)
     return (struct wf_once *)(void *)once;
 }
 
+static bool is_done(void)
+{
+    return wf_once_is_done((const struct wf_once *)(const void *)once);
+}
+
 static void start(void)
 {
     start_tasks();
@@ -73,7 +78,7 @@ static void start_with_one_left(void)
 static void check(void)
 {
     MODEL_REQUIRE(done == 1);
-    MODEL_REQUIRE(weft_once_is_done(once));
+    MODEL_REQUIRE(is_done());
     MODEL_REQUIRE(inner()->queue.first == NULL);
     wf_free(once);
     wf_free(left_node);
@@ -83,9 +88,8 @@ static void check(void)
 /* Each of those who came was cancelled, perhaps. */
 static void check_cancelled(void)
 {
-    MODEL_REQUIRE(done == (weft_once_is_done(once) ? 1 : 0));
-    MODEL_REQUIRE(wf_load_relaxed(&inner()->word) == 0 ||
-                  weft_once_is_done(once)); /* nobody's turn */
+    MODEL_REQUIRE(done == (is_done() ? 1 : 0));
+    MODEL_REQUIRE(wf_load_relaxed(&inner()->word) == 0 || is_done()); /* nobody's turn */
     MODEL_REQUIRE(inner()->queue.first == NULL);
     wf_free(once);
 }
@@ -116,7 +120,7 @@ static void do_once(void)
 
 static void ask(void)
 {
-    if (weft_once_is_done(once)) {
+    if (is_done()) {
         MODEL_REQUIRE(wf_plain_load(&done) == 1);
     }
 }
