@@ -7,6 +7,11 @@
  * gives, also -ECANCELED and -ETIMEDOUT for the task that polls it.  One that is dropped while it
  * waits has not happened; what was given to it at that moment goes to the next who waits.  The
  * object, and the memory of the item, stay where they are until the future is ready or dropped.
+ *
+ * One that waits for a lock, a permit or a notice may be given it, or be told to try, at any time,
+ * and its task is woken for that: until it is polled again or dropped, others wait behind it.  So a
+ * task that is woken polls what it waits for, and drops what it does not want any more; to keep
+ * such a future and look elsewhere is to keep the lock.
  */
 #ifndef WEFT_FUTURE_H
 #define WEFT_FUTURE_H
@@ -39,6 +44,13 @@ WEFT_API void weft_barrier_future(weft_wait_future *future, weft_barrier *barrie
 /* weft_send and weft_recv. */
 WEFT_API void weft_send_future(weft_wait_future *future, weft_chan *chan, const void *item);
 WEFT_API void weft_recv_future(weft_wait_future *future, weft_chan *chan, void *item);
+/* weft_oneshot_recv.  Dropped before it was ready, what was sent stays there for another. */
+WEFT_API void weft_oneshot_future(weft_wait_future *future, weft_oneshot *oneshot, void **value);
+/* weft_broadcast_recv: the result is how many items were missed. */
+WEFT_API void weft_broadcast_future(weft_wait_future *future, weft_subscription *subscription,
+                                    void *item);
+/* weft_watch_wait. */
+WEFT_API void weft_watch_future(weft_wait_future *future, weft_watch *watch, uint64_t *version);
 
 WEFT_END
 

@@ -138,31 +138,48 @@ int64_t weft_broadcast_try_recv(weft_subscription *subscription, void *item)
     return rc;
 }
 
+/* [locked]  The same, and if there is none the node is in the queue: -EINPROGRESS. */
+static int64_t receive_or_queue(weft_subscription *subscription, struct wf_wait_node *node,
+                                void *item)
+{
+    const int64_t rc = receive(subscription, item);
+    if (rc != -EAGAIN) {
+        return rc;
+    }
+    node->spin = &subscription->broadcast->lock;
+    wf_waitq_push(&subscription->broadcast->subscribers, node);
+    return -EINPROGRESS;
+}
+
+int64_t wf_broadcast_begin(weft_subscription *subscription, struct wf_wait_node *node, void *item)
+{
+    struct wf_spin *lock = &subscription->broadcast->lock;
+    wf_spin_acquire(lock);
+    const int64_t rc = receive_or_queue(subscription, node, item);
+    wf_spin_release(lock);
+    return rc;
+}
+
 /* [any]  There was nothing, and the lock is held. */
 static __attribute__((noinline)) int64_t wait_and_receive(weft_subscription *subscription,
                                                           void *item, struct weft_task *self)
 {
     struct weft_broadcast *broadcast = subscription->broadcast;
-    int64_t rc;
-    do { /* Ends with an item, the close, or when it may not wait on. */
-        struct wf_wait_node node;
-        rc = self != NULL ? wf_interrupted(self) : 0;
-        if (rc != 0) {
-            break;
-        }
-        wf_node_init(&node, self);
-        node.spin = &broadcast->lock;
-        wf_waitq_push(&broadcast->subscribers, &node);
+    struct wf_wait_node node;
+    wf_node_init(&node, self);
+    for (;;) { /* Ends with an item, the close, or when it may not wait on. */
+        int64_t rc = receive_or_queue(subscription, &node, item);
         wf_spin_release(&broadcast->lock);
+        if (rc != -EINPROGRESS) {
+            return rc;
+        }
         rc = wf_waitq_wait(&node, WEFT_WAIT_RECEIVE, broadcast, WEFT_NEVER);
         if (rc != 0) {
             return rc;
         }
+        wf_node_reset(&node);
         wf_spin_acquire(&broadcast->lock);
-        rc = receive(subscription, item);
-    } while (rc == -EAGAIN);
-    wf_spin_release(&broadcast->lock);
-    return rc;
+    }
 }
 
 int64_t weft_broadcast_recv(weft_subscription *subscription, void *item)

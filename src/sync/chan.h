@@ -69,6 +69,20 @@ int wf_chan_begin_recv(struct weft_chan *chan, struct wf_wait_node *node);
 /* [waiter]  It will not take what it waits for.  Pending nodes only. */
 void wf_chan_abandon(struct wf_wait_node *node);
 
+/* broadcast.c  [waiter]  As weft_broadcast_recv; -EINPROGRESS: the node stands in the queue.  Once
+ * it was granted there may be an item: it is reset, and this is called again. */
+int64_t wf_broadcast_begin(weft_subscription *subscription, struct wf_wait_node *node, void *item);
+
+/* watch.c  [waiter]  The same of weft_watch_wait. */
+int wf_watch_begin(weft_watch *watch, struct wf_wait_node *node, uint64_t *version);
+
+/* oneshot.c  [receiver]  As weft_oneshot_recv; -EINPROGRESS: the waiter is woken by the value or by
+ * the close, and stays where it is until granted says something else, or it was abandoned.  What
+ * comes with the end of the wait stays in the oneshot then. */
+int wf_oneshot_begin(weft_oneshot *oneshot, struct wf_waiter *waiter, void **value);
+int wf_oneshot_granted(weft_oneshot *oneshot, void **value);
+void wf_oneshot_abandon(weft_oneshot *oneshot);
+
 /* ---- under the lock ------------------------------------------------------------------------ */
 
 /* [locked]  Does it if it can be done at once: 0, or -EPIPE.  *task: to be woken when the lock is

@@ -22,10 +22,11 @@ struct wait;
 /* One kind of wait. */
 struct kind {
     /* 0 or more, or an error: the result; -EINPROGRESS: the node waits. */
-    int (*begin)(struct wait *wait, struct weft_task *self);
+    intptr_t (*begin)(struct wait *wait, struct weft_task *self);
     /* The node was granted: the same.  NULL: what the granter wrote. */
-    int (*granted)(struct wait *wait);
+    intptr_t (*granted)(struct wait *wait);
     void (*abandon)(struct wf_wait_node *node);
+    bool has_no_queue; /* only `granted` knows whether it was */
 };
 
 struct wait {
@@ -66,7 +67,7 @@ static void drop(weft_future *future)
     wait->phase = PHASE_OVER;
 }
 
-static weft_poll over(struct wait *wait, int rc, intptr_t *result)
+static weft_poll over(struct wait *wait, intptr_t rc, intptr_t *result)
 {
     if (wait->phase == PHASE_WAITING) {
         wf_parting_remove(wait->node.waiter.task, &wait->node.parting);
@@ -78,11 +79,11 @@ static weft_poll over(struct wait *wait, int rc, intptr_t *result)
 }
 
 /* The first time, and each time after. */
-static int go_on(struct wait *wait, struct weft_task *self)
+static intptr_t go_on(struct wait *wait, struct weft_task *self)
 {
     if (wait->phase == PHASE_NEW) {
         wf_node_init(&wait->node, self);
-        const int rc = wait->object != NULL ? wait->kind->begin(wait, self) : -EINVAL;
+        const intptr_t rc = wait->object != NULL ? wait->kind->begin(wait, self) : -EINVAL;
         if (rc == -EINPROGRESS) {
             wait->phase = PHASE_WAITING;
             wait->node.parting.forget = forget;
@@ -90,7 +91,7 @@ static int go_on(struct wait *wait, struct weft_task *self)
         }
         return rc;
     }
-    if (!wf_waitq_is_granted(&wait->node)) {
+    if (!wait->kind->has_no_queue && !wf_waitq_is_granted(&wait->node)) {
         return -EINPROGRESS;
     }
     return wait->kind->granted != NULL ? wait->kind->granted(wait)
@@ -104,7 +105,7 @@ static weft_poll poll(weft_cx *cx, weft_future *future, intptr_t *result)
     if (!wf_cx_spend(cx)) {
         return WEFT_PENDING;
     }
-    int rc = go_on(wait, self);
+    intptr_t rc = go_on(wait, self);
     if (rc != -EINPROGRESS) {
         return over(wait, rc, result);
     }
@@ -128,7 +129,7 @@ static struct wait *set_up(weft_wait_future *future, const struct kind *kind, vo
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
-static int lock_begin(struct wait *wait, struct weft_task *self)
+static intptr_t lock_begin(struct wait *wait, struct weft_task *self)
 {
     const uintptr_t holder = wf_holder_of(self);
     return wf_mutex_is_held(wait->object, holder)
@@ -136,19 +137,19 @@ static int lock_begin(struct wait *wait, struct weft_task *self)
                : wf_mutex_begin(wait->object, &wait->node, holder);
 }
 
-static int lock_granted(struct wait *wait)
+static intptr_t lock_granted(struct wait *wait)
 {
     return wf_mutex_granted(&wait->node);
 }
 
-static const struct kind lock_kind = {lock_begin, lock_granted, wf_mutex_abandon};
+static const struct kind lock_kind = {lock_begin, lock_granted, wf_mutex_abandon, false};
 
 void weft_lock_future(weft_wait_future *future, weft_mutex *mutex)
 {
     (void)set_up(future, &lock_kind, mutex);
 }
 
-static int rwlock_begin(struct wait *wait, struct weft_task *self, bool is_writer)
+static intptr_t rwlock_begin(struct wait *wait, struct weft_task *self, bool is_writer)
 {
     const uintptr_t holder = wf_holder_of(self);
     return wf_rwlock_is_written(wait->object, holder)
@@ -156,23 +157,23 @@ static int rwlock_begin(struct wait *wait, struct weft_task *self, bool is_write
                : wf_rwlock_begin(wait->object, &wait->node, is_writer, holder);
 }
 
-static int read_begin(struct wait *wait, struct weft_task *self)
+static intptr_t read_begin(struct wait *wait, struct weft_task *self)
 {
     return rwlock_begin(wait, self, false);
 }
 
-static int write_begin(struct wait *wait, struct weft_task *self)
+static intptr_t write_begin(struct wait *wait, struct weft_task *self)
 {
     return rwlock_begin(wait, self, true);
 }
 
-static int rwlock_granted(struct wait *wait)
+static intptr_t rwlock_granted(struct wait *wait)
 {
     return wf_rwlock_granted(&wait->node, wait->object);
 }
 
-static const struct kind read_kind = {read_begin, rwlock_granted, wf_rwlock_abandon};
-static const struct kind write_kind = {write_begin, rwlock_granted, wf_rwlock_abandon};
+static const struct kind read_kind = {read_begin, rwlock_granted, wf_rwlock_abandon, false};
+static const struct kind write_kind = {write_begin, rwlock_granted, wf_rwlock_abandon, false};
 
 void weft_read_future(weft_wait_future *future, weft_rwlock *rwlock)
 {
@@ -184,13 +185,13 @@ void weft_write_future(weft_wait_future *future, weft_rwlock *rwlock)
     (void)set_up(future, &write_kind, rwlock);
 }
 
-static int acquire_begin(struct wait *wait, struct weft_task *self)
+static intptr_t acquire_begin(struct wait *wait, struct weft_task *self)
 {
     (void)self;
     return wait->count > 0 ? wf_sem_begin(wait->object, &wait->node, wait->count) : -EINVAL;
 }
 
-static const struct kind acquire_kind = {acquire_begin, NULL, wf_sem_abandon};
+static const struct kind acquire_kind = {acquire_begin, NULL, wf_sem_abandon, false};
 
 void weft_acquire_future(weft_wait_future *future, weft_sem *sem, uint32_t count)
 {
@@ -199,26 +200,26 @@ void weft_acquire_future(weft_wait_future *future, weft_sem *sem, uint32_t count
 
 /* ---- events -------------------------------------------------------------------------------- */
 
-static int notified_begin(struct wait *wait, struct weft_task *self)
+static intptr_t notified_begin(struct wait *wait, struct weft_task *self)
 {
     (void)self;
     return wf_notify_begin(wait->object, &wait->node);
 }
 
-static const struct kind notified_kind = {notified_begin, NULL, wf_waitq_abandon};
+static const struct kind notified_kind = {notified_begin, NULL, wf_waitq_abandon, false};
 
 void weft_notified_future(weft_wait_future *future, weft_notify *notify)
 {
     (void)set_up(future, &notified_kind, notify);
 }
 
-static int group_begin(struct wait *wait, struct weft_task *self)
+static intptr_t group_begin(struct wait *wait, struct weft_task *self)
 {
     (void)self;
     return wf_group_begin(wait->object, &wait->node);
 }
 
-static const struct kind group_kind = {group_begin, NULL, wf_waitq_abandon};
+static const struct kind group_kind = {group_begin, NULL, wf_waitq_abandon, false};
 
 void weft_group_future(weft_wait_future *future, weft_group *group)
 {
@@ -230,14 +231,14 @@ void weft_latch_future(weft_wait_future *future, weft_latch *latch)
     (void)set_up(future, &group_kind, latch != NULL ? &latch->group : NULL);
 }
 
-static int barrier_begin(struct wait *wait, struct weft_task *self)
+static intptr_t barrier_begin(struct wait *wait, struct weft_task *self)
 {
     struct wf_barrier *barrier = wait->object;
     (void)self;
     return barrier->count > 0 ? wf_barrier_begin(barrier, &wait->node) : -EINVAL;
 }
 
-static const struct kind barrier_kind = {barrier_begin, NULL, wf_waitq_abandon};
+static const struct kind barrier_kind = {barrier_begin, NULL, wf_waitq_abandon, false};
 
 void weft_barrier_future(weft_wait_future *future, weft_barrier *barrier)
 {
@@ -246,22 +247,22 @@ void weft_barrier_future(weft_wait_future *future, weft_barrier *barrier)
 
 /* ---- channels ------------------------------------------------------------------------------ */
 
-static int send_begin(struct wait *wait, struct weft_task *self)
+static intptr_t send_begin(struct wait *wait, struct weft_task *self)
 {
     wf_chan_node_init(&wait->node, self, wait->item);
     const int rc = wf_chan_begin_send(wait->object, &wait->node);
     return rc == WF_PENDING ? -EINPROGRESS : rc;
 }
 
-static int recv_begin(struct wait *wait, struct weft_task *self)
+static intptr_t recv_begin(struct wait *wait, struct weft_task *self)
 {
     wf_chan_node_init(&wait->node, self, wait->item);
     const int rc = wf_chan_begin_recv(wait->object, &wait->node);
     return rc == WF_PENDING ? -EINPROGRESS : rc;
 }
 
-static const struct kind send_kind = {send_begin, NULL, wf_chan_abandon};
-static const struct kind recv_kind = {recv_begin, NULL, wf_chan_abandon};
+static const struct kind send_kind = {send_begin, NULL, wf_chan_abandon, false};
+static const struct kind recv_kind = {recv_begin, NULL, wf_chan_abandon, false};
 
 void weft_send_future(weft_wait_future *future, weft_chan *chan, const void *item)
 {
@@ -272,4 +273,72 @@ void weft_send_future(weft_wait_future *future, weft_chan *chan, const void *ite
 void weft_recv_future(weft_wait_future *future, weft_chan *chan, void *item)
 {
     set_up(future, &recv_kind, item != NULL ? chan : NULL)->item = item;
+}
+
+/* ---- one value, every value, the newest ---------------------------------------------------- */
+
+static intptr_t oneshot_begin(struct wait *wait, struct weft_task *self)
+{
+    (void)self;
+    return wf_oneshot_begin(wait->object, &wait->node.waiter, wait->item);
+}
+
+static intptr_t oneshot_granted(struct wait *wait)
+{
+    return wf_oneshot_granted(wait->object, wait->item);
+}
+
+static void oneshot_abandon(struct wf_wait_node *node)
+{
+    wf_oneshot_abandon(wf_container_of(node, struct wait, node)->object);
+}
+
+static const struct kind oneshot_kind = {oneshot_begin, oneshot_granted, oneshot_abandon, true};
+
+void weft_oneshot_future(weft_wait_future *future, weft_oneshot *oneshot, void **value)
+{
+    set_up(future, &oneshot_kind, oneshot)->item = (void *)value;
+}
+
+static intptr_t broadcast_begin(struct wait *wait, struct weft_task *self)
+{
+    const weft_subscription *subscription = wait->object;
+    (void)self;
+    return subscription->broadcast != NULL
+               ? (intptr_t)wf_broadcast_begin(wait->object, &wait->node, wait->item)
+               : -EINVAL;
+}
+
+/* Something has come, and may be gone again. */
+static intptr_t broadcast_granted(struct wait *wait)
+{
+    wf_node_reset(&wait->node);
+    return (intptr_t)wf_broadcast_begin(wait->object, &wait->node, wait->item);
+}
+
+static const struct kind broadcast_kind = {broadcast_begin, broadcast_granted, wf_waitq_abandon,
+                                           false};
+
+void weft_broadcast_future(weft_wait_future *future, weft_subscription *subscription, void *item)
+{
+    set_up(future, &broadcast_kind, item != NULL ? subscription : NULL)->item = item;
+}
+
+static intptr_t watch_begin(struct wait *wait, struct weft_task *self)
+{
+    (void)self;
+    return wf_watch_begin(wait->object, &wait->node, wait->item);
+}
+
+static intptr_t watch_granted(struct wait *wait)
+{
+    wf_node_reset(&wait->node);
+    return wf_watch_begin(wait->object, &wait->node, wait->item);
+}
+
+static const struct kind watch_kind = {watch_begin, watch_granted, wf_waitq_abandon, false};
+
+void weft_watch_future(weft_wait_future *future, weft_watch *watch, uint64_t *version)
+{
+    set_up(future, &watch_kind, version != NULL ? watch : NULL)->item = version;
 }

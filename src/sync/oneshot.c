@@ -20,7 +20,7 @@
 #include <stdalign.h>
 
 #include "sched/fast.h"
-#include "sync/sync.h"
+#include "sync/chan.h"
 
 enum { EMPTY, HELD, WAITED, SENT, TAKEN, CLOSED };
 
@@ -193,6 +193,30 @@ static inline __attribute__((always_inline)) uint32_t wait_in_task(struct weft_t
     wf_wait_end(self);
     wf_parting_remove(self, &wait->parting);
     return state;
+}
+
+int wf_oneshot_begin(weft_oneshot *outside, struct wf_waiter *waiter, void **value)
+{
+    struct wf_oneshot *oneshot = inside(outside);
+    const uint32_t state = hold(oneshot);
+    if (state == EMPTY) {
+        wf_plain_store(&oneshot->waiter, waiter);
+        put(oneshot, WAITED);
+        return -EINPROGRESS;
+    }
+    put(oneshot, state);
+    return take(oneshot, state, value);
+}
+
+int wf_oneshot_granted(weft_oneshot *outside, void **value)
+{
+    const uint32_t state = state_of(inside(outside));
+    return state == WAITED ? -EINPROGRESS : take(inside(outside), state, value);
+}
+
+void wf_oneshot_abandon(weft_oneshot *outside)
+{
+    (void)stop(inside(outside));
 }
 
 int weft_oneshot_try_recv(weft_oneshot *outside, void **value)

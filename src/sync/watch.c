@@ -235,29 +235,49 @@ uint64_t weft_watch_version(const weft_watch *watch)
     return version;
 }
 
+/* [locked]  0: there is another version, whose number it puts down.  -EPIPE; or the node is in the
+ * queue: -EINPROGRESS. */
+static int look_or_queue(struct weft_watch *watch, struct wf_wait_node *node, uint64_t *version)
+{
+    const uint64_t newest = wf_plain_load(&watch->version);
+    if (newest != *version) {
+        *version = newest;
+        return 0;
+    }
+    if (wf_plain_load(&watch->is_closed)) {
+        return -EPIPE;
+    }
+    node->spin = &watch->lock;
+    wf_waitq_push(&watch->watchers, node);
+    return -EINPROGRESS;
+}
+
+int wf_watch_begin(weft_watch *watch, struct wf_wait_node *node, uint64_t *version)
+{
+    wf_spin_acquire(&watch->lock);
+    const int rc = look_or_queue(watch, node, version);
+    wf_spin_release(&watch->lock);
+    return rc;
+}
+
 /* [any]  There was nothing new, and the lock is held. */
 static __attribute__((noinline)) int wait_for_news(struct weft_watch *watch, uint64_t *version)
 {
-    struct weft_task *self = wf_task_self();
-    int rc = 0;
-    while (rc == 0 && wf_plain_load(&watch->version) == *version) { /* or it may not wait on */
-        struct wf_wait_node node;
-        rc = wf_plain_load(&watch->is_closed) ? -EPIPE : self != NULL ? wf_interrupted(self) : 0;
-        if (rc != 0) {
-            break;
-        }
-        wf_node_init(&node, self);
-        node.spin = &watch->lock;
-        wf_waitq_push(&watch->watchers, &node);
+    struct wf_wait_node node;
+    wf_node_init(&node, wf_task_self());
+    for (;;) { /* Ends with another version, the close, or when it may not wait on. */
+        int rc = look_or_queue(watch, &node, version);
         wf_spin_release(&watch->lock);
+        if (rc != -EINPROGRESS) {
+            return rc;
+        }
         rc = wf_waitq_wait(&node, WEFT_WAIT_RECEIVE, watch, WEFT_NEVER);
+        if (rc != 0) {
+            return rc;
+        }
+        wf_node_reset(&node);
         wf_spin_acquire(&watch->lock);
     }
-    if (rc == 0) {
-        *version = wf_plain_load(&watch->version);
-    }
-    wf_spin_release(&watch->lock);
-    return rc;
 }
 
 int weft_watch_wait(weft_watch *watch, uint64_t *version)
