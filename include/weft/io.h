@@ -10,7 +10,7 @@
  *   -ECANCELED   the task was asked to end
  *   -ETIMEDOUT   its deadline came first (weft_deadline)
  *   -EBADF       somebody closed the descriptor meanwhile, by weft_close
- *   -EAGAIN      in a poll task, which cannot wait here
+ *   -EAGAIN      in a poll task, which cannot wait here: weft_fd_future does
  *
  * A call that was interrupted so has moved nothing.  EINTR is never given.
  *
@@ -26,6 +26,7 @@
 
 #include <sys/types.h>
 
+#include <weft/future.h>
 #include <weft/types.h>
 
 WEFT_BEGIN
@@ -78,6 +79,9 @@ WEFT_API int weft_shutdown(int fd, int how);
  * the kernel each time.
  */
 WEFT_API int weft_poll_fd(int fd, int events);
+
+/* weft_poll_fd for poll tasks, and for those who wait for several things at once. */
+WEFT_API void weft_fd_future(weft_wait_future *future, int fd, int events);
 
 /*
  * Closes it.  Whoever waits for it gets -EBADF, and so do later calls; it is closed when the last

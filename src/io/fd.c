@@ -189,8 +189,11 @@ uint32_t wf_use_news(const struct wf_use *use, enum wf_side side)
 
 bool wf_use_is_drained(const struct wf_use *use, enum wf_side side, uint32_t news)
 {
-    /* relaxed: as of news that were read before */
-    return wf_load_relaxed(&use->entry->drained[side]) == news;
+    const struct wf_entry *entry = use->entry;
+    /* Both relaxed: as of news that were read before; if nobody is told of others, it is tried. */
+    return wf_load_relaxed(&entry->drained[side]) == news &&
+           wf_load_relaxed(&entry->poller) != NULL && use->self != NULL &&
+           use->self->body != WF_BODY_POLL;
 }
 
 void wf_use_drain(struct wf_use *use, enum wf_side side, uint32_t news)

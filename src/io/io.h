@@ -133,7 +133,8 @@ void wf_use_end(struct wf_use *use);
 int wf_use_classify(struct wf_use *use, enum wf_fd_kind *kind);
 /* fd.c  [inside]  The news so far; to be read before the system call that may find nothing. */
 uint32_t wf_use_news(const struct wf_use *use, enum wf_side side);
-/* fd.c  [inside]  Whether nothing came since there was nothing to be had. */
+/* fd.c  [inside]  Whether nothing came since there was nothing to be had, and the caller may wait
+ * for it.  Who cannot has to try each time: it would not hear of what comes. */
 bool wf_use_is_drained(const struct wf_use *use, enum wf_side side, uint32_t news);
 /* fd.c  [inside]  As of these news there is nothing more. */
 void wf_use_drain(struct wf_use *use, enum wf_side side, uint32_t news);

@@ -47,7 +47,7 @@ static int try_terminal(struct wf_use *use, const struct transfer *transfer)
 static ssize_t attempt(struct wf_use *use, const struct transfer *transfer, uint32_t news,
                        enum wf_fd_kind kind)
 {
-    if (wf_use_is_drained(use, transfer->side, news) && use->self != NULL) {
+    if ((transfer->flags & MSG_DONTWAIT) == 0 && wf_use_is_drained(use, transfer->side, news)) {
         return -EAGAIN;
     }
     const int rc = kind == WF_FD_TERMINAL && use->self != NULL ? try_terminal(use, transfer) : 0;

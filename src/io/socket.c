@@ -53,7 +53,7 @@ static int accept_one(struct wf_use *use, struct sockaddr *address, socklen_t *a
         if (address_size != NULL) {
             *address_size = room;
         }
-        int rc = wf_use_is_drained(use, WF_SIDE_READ, news) && use->self != NULL
+        int rc = wf_use_is_drained(use, WF_SIDE_READ, news)
                      ? -EAGAIN
                      : wf_sys_accept(use->fd, address, address_size);
         if (rc == -EAGAIN) {

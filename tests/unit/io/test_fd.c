@@ -181,6 +181,39 @@ static void datagrams_come_one_by_one(void)
     run_under(EVERYWHERE, read_datagrams);
 }
 
+/* Who only tries is told of what came since, though nobody waits for news of it. */
+static intptr_t try_again_and_again(void *arg)
+{
+    (void)arg;
+    struct pair pairs[] = {tcp_pair_new(), pair_new(SOCK_STREAM)};
+    for (size_t i = 0; i < 2; i++) {
+        char text[8];
+        struct reader reader = {.fd = pairs[i].near};
+        for (int round = 0; round < 3; round++) {
+            const int fd = pairs[i].near;
+            CHECK_EQ(weft_socket_recv(fd, text, sizeof(text), MSG_DONTWAIT), -EAGAIN);
+            CHECK_EQ(weft_write(pairs[i].far, "ab", 2), 2);
+            ssize_t got;
+            do { /* ends: it is on its way */
+                got = weft_socket_recv(fd, text, sizeof(text), MSG_DONTWAIT);
+            } while (got == -EAGAIN);
+            CHECK_EQ(got, 2);
+            weft_task *task = go(read_some, &reader); /* from now on the kernel is asked */
+            wait_until_blocked(task, WEFT_WAIT_READABLE);
+            CHECK_EQ(weft_write(pairs[i].far, "ab", 2), 2);
+            CHECK_EQ(weft_await(task), 0);
+        }
+        CHECK_EQ(weft_close(pairs[i].near), 0);
+        CHECK_EQ(weft_close(pairs[i].far), 0);
+    }
+    return 0;
+}
+
+static void who_only_tries_is_told_too(void)
+{
+    run_under(EVERYWHERE, try_again_and_again);
+}
+
 static intptr_t use_vectors(void *arg)
 {
     (void)arg;
@@ -596,6 +629,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(the_end_comes_with_the_last_bytes),
     TAP_TEST(a_peer_that_is_gone_is_an_error),
     TAP_TEST(datagrams_come_one_by_one),
+    TAP_TEST(who_only_tries_is_told_too),
     TAP_TEST(vectors_and_messages_go_through),
     TAP_TEST(a_cancel_and_a_deadline_end_a_wait),
     TAP_TEST(the_first_who_need_a_poller_share_one),
