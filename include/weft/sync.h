@@ -75,8 +75,12 @@ WEFT_API int weft_mutex_is_locked(const weft_mutex *mutex);
  * keeps readers that come later waiting, and readers that wait together are let in together.
  *
  * So a task must not read-lock it twice: a writer that comes in between would wait for the first,
- * and the second for the writer.  A task that ends while it writes unlocks it, as with a mutex; who
- * reads is not known, and a task that ends while it reads leaves it locked.
+ * and the second for the writer.
+ *
+ * A task that ends while it writes unlocks it, as with a mutex.  Who reads is only counted, not
+ * known: a task that ends while it reads, by weft_fail or by force, leaves it read-locked, and
+ * writers wait until somebody else unlocks it in its place, which anybody may.  A task that may
+ * fail while it reads unlocks it in a cleanup.
  */
 typedef struct weft_rwlock {
     uint64_t private_data[6];

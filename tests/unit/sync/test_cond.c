@@ -4,6 +4,7 @@
  * has the mutex again however the wait ended. Method: a buffer of one, between tasks and foreign
  * threads; wrong calls; a cancel and a deadline.
  */
+#include "sync/sync.h"
 #include "sync_aids.h"
 
 struct buffer {
@@ -148,6 +149,87 @@ static void a_signal_is_for_the_first_and_a_broadcast_for_all(void)
     run_under(EVERYWHERE, broadcast);
 }
 
+/* ---- forced ends ----------------------------------------------------------------------------- */
+
+static unsigned length_of(struct wf_waitq *queue)
+{
+    unsigned length = 0;
+    wf_lock_acquire(&queue->lock);
+    for (const struct wf_wait_node *node = queue->first; node != NULL; node = node->next) {
+        length++;
+    }
+    wf_lock_release(&queue->lock);
+    return length;
+}
+
+static void wait_for_length(struct wf_waitq *queue, unsigned length)
+{
+    while (length_of(queue) != length) {
+        (void)sched_yield();
+    }
+}
+
+static struct wf_waitq *queue_of(struct buffer *buffer)
+{
+    return &((struct wf_cond *)(void *)&buffer->not_empty)->queue;
+}
+
+static void *wait_outside(void *arg)
+{
+    struct buffer *buffer = arg;
+    CHECK_EQ(wait_locked(&buffer->not_empty), 0);
+    return NULL;
+}
+
+/* The task is not there any more: the signal is for who came after it. */
+static void a_forced_close_leaves_the_queue(void)
+{
+    static struct buffer buffer;
+    struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
+    struct doomed doomed;
+    doom(&doomed, &wait);
+    pthread_t thread = start_thread(wait_outside, &buffer);
+    wait_for_length(queue_of(&buffer), 2);
+    close_by_force(&doomed);
+    CHECK_EQ(length_of(queue_of(&buffer)), 1);
+    CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0); /* unlocked while it waited */
+    CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
+    join_thread(thread);
+    CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
+}
+
+/* The signal was the task's, which never runs again. */
+static void a_forced_close_passes_a_signal_on(void)
+{
+    static struct buffer buffer;
+    struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
+    struct doomed doomed;
+    doom(&doomed, &wait);
+    keep_busy(&doomed);
+    pthread_t thread = start_thread(wait_outside, &buffer);
+    wait_for_length(queue_of(&buffer), 2);
+    CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
+    CHECK_EQ(length_of(queue_of(&buffer)), 1);
+    close_by_force(&doomed);
+    join_thread(thread);
+    CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
+}
+
+/* It was signalled, and waits for the mutex. */
+static void a_forced_close_leaves_the_mutex_too(void)
+{
+    static struct buffer buffer;
+    struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
+    struct doomed doomed;
+    doom(&doomed, &wait);
+    CHECK_EQ(weft_mutex_lock(&buffer.mutex), 0);
+    CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
+    wait_for_length(&((struct wf_mutex *)(void *)&buffer.mutex)->queue, 1);
+    close_by_force(&doomed);
+    CHECK_EQ(weft_mutex_unlock(&buffer.mutex), 0);
+    CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
+}
+
 static void wrong_calls_are_refused(void)
 {
     weft_cond cond = {{0}};
@@ -164,6 +246,9 @@ static const struct tap_test tests[] = {
     TAP_TEST_LIMIT(every_change_that_was_signalled_is_heard, 60),
     TAP_TEST(a_wait_ends_by_cancel_and_by_deadline_with_the_mutex),
     TAP_TEST(a_signal_is_for_the_first_and_a_broadcast_for_all),
+    TAP_TEST(a_forced_close_leaves_the_queue),
+    TAP_TEST(a_forced_close_passes_a_signal_on),
+    TAP_TEST(a_forced_close_leaves_the_mutex_too),
     TAP_TEST(wrong_calls_are_refused),
 };
 TAP_MAIN(tests)

@@ -269,6 +269,46 @@ static void a_task_that_ends_while_it_writes_unlocks(void)
     CHECK_EQ(weft_rwlock_try_write(&rwlock), 0);
 }
 
+static intptr_t end_while_reading(void *rwlock)
+{
+    CHECK_EQ(weft_rwlock_read(rwlock), 0);
+    return 0;
+}
+
+static void unlock_it(void *rwlock)
+{
+    CHECK_EQ(weft_rwlock_unlock(rwlock), 0);
+}
+
+static intptr_t fail_while_reading(void *rwlock)
+{
+    weft_cleanup cleanup;
+    CHECK_EQ(weft_rwlock_read(rwlock), 0);
+    weft_cleanup_push(&cleanup, unlock_it, rwlock);
+    weft_fail(-EIO, "while it reads");
+}
+
+static intptr_t clean_up_after_readers(void *arg)
+{
+    (void)arg;
+    weft_rwlock rwlock = {{0}};
+    CHECK_EQ(weft_await(go(end_while_reading, &rwlock)), 0);
+    CHECK_EQ(weft_rwlock_try_read(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_write(&rwlock), -EAGAIN);
+    CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_write(&rwlock), -EAGAIN); /* that of the task */
+    CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
+    CHECK_EQ(weft_await(go(fail_while_reading, &rwlock)), -EIO);
+    CHECK_EQ(weft_rwlock_try_write(&rwlock), 0);
+    return weft_rwlock_unlock(&rwlock);
+}
+
+/* As sync.h says: nobody knows who reads. */
+static void a_task_that_ends_while_it_reads_needs_somebody_to_unlock(void)
+{
+    run_under(EVERYWHERE, clean_up_after_readers);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(wrong_calls_are_refused),
     TAP_TEST(a_writer_that_waits_goes_before_later_readers),
@@ -277,5 +317,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_forced_close_lets_those_behind_go_on),
     TAP_TEST(a_forced_close_passes_a_grant_on),
     TAP_TEST(a_task_that_ends_while_it_writes_unlocks),
+    TAP_TEST(a_task_that_ends_while_it_reads_needs_somebody_to_unlock),
 };
 TAP_MAIN(tests)
