@@ -57,7 +57,7 @@ stress: build ## the long tests: millions of items, fibers and tasks; storms (al
 	@tests/run.sh --stress build/dev
 	@$(call preset,tsan)
 	@TSAN_OPTIONS=halt_on_error=1 WEFT_STRESS_SECONDS=2 tests/run.sh --stress build/tsan \
-		stress_close stress_sched
+		stress_close stress_sched stress_fork
 
 marks: ## the rare branches of the source, and how many tests reached each in the last `make test`
 	@tests/marks.sh build/dev
