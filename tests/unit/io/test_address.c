@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "fuzz/corpus.h"
 #include "fuzz/fuzz.h"
 #include "tap.h"
 #include <weft/net.h>
@@ -345,6 +346,11 @@ static void random_bytes_are_an_address_or_an_error(void)
     }
 }
 
+static void the_corpus_holds(void)
+{
+    CHECK(corpus_run(WEFT_CORPUS) >= 11);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(each_form_gives_what_the_kernel_takes),
     TAP_TEST(what_is_printed_is_the_shortest_form),
@@ -356,5 +362,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(what_cannot_be_printed_says_why),
     TAP_TEST(a_second_reader_agrees_about_every_random_text),
     TAP_TEST(random_bytes_are_an_address_or_an_error),
+    TAP_TEST(the_corpus_holds),
 };
 TAP_MAIN(tests)

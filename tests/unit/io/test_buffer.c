@@ -11,6 +11,7 @@
 #include <wchar.h>
 
 #include "base/base.h"
+#include "fuzz/corpus.h"
 #include "fuzz/fuzz.h"
 #include "io_aids.h"
 
@@ -563,6 +564,11 @@ static void every_call_means_the_same_in_pieces(void)
     }
 }
 
+static void the_corpus_holds(void)
+{
+    CHECK(corpus_run(WEFT_CORPUS) >= 3);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(lines_come_without_their_ends),
     TAP_TEST(there_is_no_line_behind_the_last_end),
@@ -587,5 +593,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_deadline_loses_no_half_of_a_line),
     TAP_TEST(what_is_wrong_with_a_setup_is_said),
     TAP_TEST(every_call_means_the_same_in_pieces),
+    TAP_TEST(the_corpus_holds),
 };
 TAP_MAIN(tests)
