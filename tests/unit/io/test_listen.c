@@ -203,7 +203,6 @@ static void connections_inherit_what_the_listener_was_told(void)
     }
 }
 
-/* A backlog of one: the kernel takes one more than it was told, and then no more. */
 static void the_backlog_is_what_was_asked_for(void)
 {
     static const weft_listen_options options = {.backlog = 1};
@@ -212,8 +211,11 @@ static void the_backlog_is_what_was_asked_for(void)
     struct tcp_info info;
     socklen_t size = sizeof(info);
     CHECK_EQ(getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
-    CHECK_EQ(info.tcpi_sacked, 1); /* of a listener: the backlog */
     CHECK_EQ(weft_close(listener), 0);
+    if (size < offsetof(struct tcp_info, tcpi_lost)) {
+        tap_skip("an emulator that does not know TCP_INFO");
+    }
+    CHECK_EQ(info.tcpi_sacked, 1); /* of a listener: the backlog */
 }
 
 /* A connection of the server before may still linger at the port: that is no reason to wait. */
