@@ -90,6 +90,8 @@ static inline weft_options options_of(const struct setting *setting)
         .policy = setting->policy,
         .order = setting->order,
         .seed = tap_seed(),
+        /* Tests hold workers on purpose: one that wants spares says so. */
+        .hog_ns = INT64_C(3600) * 1000000000,
         .on_failure = refuse_failure,
         .on_deadlock = refuse_deadlock,
     };

@@ -44,6 +44,11 @@ typedef struct weft_stats {
     uint64_t stops;        /* times the world was stopped */
     uint64_t stop_ns_max;  /* the longest time until all stood still */
     uint64_t stop_ns_total;
+    unsigned seats;            /* workers that exist: spares too */
+    unsigned in_play;          /* of them, those that run tasks or could */
+    uint64_t hogs;             /* turns that were longer than hog_ns */
+    uint64_t blocks;           /* calls of weft_block_begin */
+    uint64_t spares_refused;   /* spares that could not be started */
     unsigned blocking_threads; /* for weft_blocking */
     unsigned blocking_idle;    /* of them, without a job now */
     uint64_t blocking_waiting; /* jobs that wait for one now */

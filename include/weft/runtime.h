@@ -55,6 +55,16 @@ typedef struct weft_deadlock {
     const char *text;              /* the same in words, one line a task */
 } weft_deadlock;
 
+/* A task that has kept its worker for too long. */
+typedef struct weft_hog {
+    uint64_t task_id;
+    const char *name; /* "" for none */
+    weft_fn fn;
+    const void *site; /* where it was spawned */
+    unsigned worker;
+    int64_t ran_ns; /* so long by now */
+} weft_hog;
+
 typedef struct weft_options {
     uint32_t size; /* sizeof(weft_options), or 0 */
     /* 0: $WEFT_WORKERS, else $RAYA_NUM_THREADS (what one of the designs calls it), else as many as
@@ -85,6 +95,15 @@ typedef struct weft_options {
 
     char *message;       /* weft_run: gets the message of weft_fail of the first task, or "" */
     size_t message_size; /* bytes there, the end included; a longer message is cut */
+
+    /* Nanoseconds after which a task that runs without a call of Weft counts as a hog, and a spare
+     * worker does what its worker cannot; 0: 10 ms. */
+    int64_t hog_ns;
+    uint32_t spares_max; /* workers beyond `workers`, in place of those that are stuck; 0: 64 */
+    bool no_monitor;     /* nobody looks for hogs, and there are no spares */
+    /* Called once for each place from which a hog was spawned, on the monitor's thread: must not
+     * wait.  NULL: nobody is told. */
+    void (*on_hog)(void *context, const weft_hog *hog);
 
     uint32_t blocking_max;    /* threads for weft_blocking; 0: $WEFT_BLOCKING_MAX, else 512 */
     int64_t blocking_idle_ns; /* that such a thread waits for a job before it ends; 0: 10 s */

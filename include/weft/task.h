@@ -12,8 +12,8 @@
  *           once its deadline has passed; each time anew, until the task ends or stands behind a
  *           shield.  Both end a wait that has begun.
  * Blocking: a system call that waits, or a long computation, keeps the worker's thread; other
- *           workers go on.  weft_check in a long loop lets others run; weft_blocking calls a
- *           function on a thread of its own.
+ *           workers go on, and after 10 ms a spare one stands in for it.  weft_check in a long loop
+ *           lets others run; weft_blocking calls a function on a thread of its own.
  * Stacks:   64 KiB are usable unless the options say otherwise (16 KiB .. 64 MiB, rounded up to a
  *           power of two); who needs more is reported and the process ends.  Compile with
  *           -fstack-clash-protection, as weft's pkg-config and CMake files say: else a frame of

@@ -126,6 +126,10 @@
 #endif
 #endif
 
+/* The cheap end of a pair of fences, the other end of which is wf_barrier_everywhere: keeps the
+ * compiler from moving anything across. */
+#define wf_fence_light() atomic_signal_fence(memory_order_seq_cst)
+
 #ifdef WF_TSAN
 /* TSan ignores fences.  A read-modify-write of one shared cell orders what they order, and more:
  * each hands everything over to the next, so TSan may miss a race that the model finds. */

@@ -233,6 +233,7 @@ enum wf_lock_rank {
     WF_RANK_SYNC = 0,        /* what users wait in: several together by address */
     WF_RANK_GATE = 1,        /* spawns from outside */
     WF_RANK_WORLD = 2,       /* whose turn it is to stop the world */
+    WF_RANK_MONITOR = 11,    /* who is in play */
     WF_RANK_SCOPE = 3,       /* the tasks of a scope */
     WF_RANK_JOIN = 4,        /* those who wait for a task */
     WF_RANK_ROOM = 5,        /* those who wait for room */

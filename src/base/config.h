@@ -93,6 +93,11 @@ typedef int64_t wf_deque_diff;
 /* Nanoseconds between looks at the driver of workers that have enough to do. */
 #define WF_DRIVER_LOOK_NS INT64_C(200000)
 
+/* Nanoseconds of a turn after which a spare stands in for the worker, if nothing is said; and how
+ * many spares there may be. */
+#define WF_HOG_NS INT64_C(10000000)
+#define WF_SPARES_DEFAULT 64u
+
 /* Operations of a task on the runtime that succeed at once, before it has to let others run. */
 #define WF_TASK_BUDGET 128u
 

@@ -74,6 +74,14 @@ static inline void wf_lock_pass(struct wf_lock *lock)
     }
 }
 
+/* ---- fences in all threads ------------------------------------------------------------------ */
+
+/* [any]  Before the first of those below.  -ENOSYS, -EPERM, -EINVAL: the kernel has none. */
+int wf_barrier_register(void);
+/* [any]  Every thread of the process has gone through a fence when this returns: pairs with
+ * wf_fence_light. */
+void wf_barrier_everywhere(void);
+
 /* ---- parking ------------------------------------------------------------------------------- */
 
 /* Where one thread, the owner, sleeps until any other wakes it.  All zero bytes: nobody sleeps, no

@@ -104,8 +104,11 @@ size_t wf_ring_push_chain(struct wf_ring *ring, struct wf_chain *chain);
 
 /* [owner]  The oldest item; NULL when empty. */
 struct wf_node *wf_ring_pop(struct wf_ring *ring);
-/* [owner]  The same for a ring that nobody ever steals from: without a locked instruction. */
+/* [owner]  The same for a ring that nobody steals from: without a locked instruction.  If somebody
+ * did before, wf_ring_settle has to come first. */
 struct wf_node *wf_ring_pop_alone(struct wf_ring *ring);
+/* [owner]  No thief is there any more. */
+void wf_ring_settle(struct wf_ring *ring);
 
 /* [thief, owner of `into`]  Moves half of `from`, rounded up, but no more than fits, into `into`
  * and gives one of the items to run at once, the newest of them; NULL when there was nothing or

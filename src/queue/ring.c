@@ -185,6 +185,11 @@ struct wf_node *wf_ring_pop(struct wf_ring *ring)
     }
 }
 
+void wf_ring_settle(struct wf_ring *ring)
+{
+    (void)look(ring);
+}
+
 struct wf_node *wf_ring_pop_alone(struct wf_ring *ring)
 {
     wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */

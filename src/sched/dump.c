@@ -72,16 +72,24 @@ static int write_worker(int fd, struct wf_worker *worker)
 {
     char line[256];
     weft_counters counters;
-    (void)weft_worker_stats(worker->runtime, worker->index, &counters); /* it exists */
-    struct weft_task *current = wf_load_acquire(&worker->current);      /* (D1) */
+    (void)weft_worker_stats(worker->runtime, worker->index, &counters);     /* it exists */
+    struct weft_task *current = wf_load_acquire(&worker->current);          /* (D1) */
+    const bool is_benched = wf_load_relaxed(&worker->post.is_benched) != 0; /* relaxed: a hint */
+    const char *kind = is_benched ? " (on the bench)" : worker->post.is_spare ? " (spare)" : "";
     char task[40] = "in no task";
     if (current != NULL) {
         (void)snprintf(task, sizeof(task), "in task %" PRIu64, wf_task_id(current)); /* fits */
     }
+    const int64_t stuck_ns = wf_load_relaxed(&worker->post.stuck_ns); /* relaxed: a hint */
+    char stuck[48] = "";
+    if (stuck_ns != 0) {
+        (void)snprintf(stuck, sizeof(stuck), " for %" PRId64 " ms without a call",
+                       (wf_clock_now() - stuck_ns) / 1000000); /* fits */
+    }
     int length = snprintf(line, sizeof(line),
-                          "worker %u: %s, queued %" PRIu64 ", polled %" PRIu64 ", stolen %" PRIu64
-                          ", parked %" PRIu64 "\n",
-                          worker->index, task, counters.queue_depth, counters.polled,
+                          "worker %u%s: %s%s, queued %" PRIu64 ", polled %" PRIu64
+                          ", stolen %" PRIu64 ", parked %" PRIu64 "\n",
+                          worker->index, kind, task, stuck, counters.queue_depth, counters.polled,
                           counters.stolen, counters.parked);
     size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
     return wf_file_write(fd, line, size);
@@ -101,7 +109,7 @@ int weft_dump(weft_runtime *runtime, int fd)
     wf_task_pool_visit(runtime->pool, take, &snapshot);
     int rc = 0;
     weft_time now = wf_clock_now();
-    for (unsigned i = 0; i < runtime->worker_count && rc == 0; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime) && rc == 0; i++) {
         rc = write_worker(fd, &runtime->workers[i]);
     }
     for (size_t i = 0; i < snapshot.count && rc == 0; i++) {

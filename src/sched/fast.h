@@ -17,14 +17,53 @@
 
 /* ---- the slot ------------------------------------------------------------------------------ */
 
+/* [owner]  True: it may use its queues as nobody else does, until wf_alone_end. */
+static inline bool wf_alone_begin(struct wf_worker *worker)
+{
+    if (!worker->is_lone) {
+        return false;
+    }
+    wf_store_relaxed(&worker->is_inside, 1); /* relaxed: (M2) */
+    wf_fence_light();                        /* (M2) */
+    if (__builtin_expect(wf_load_relaxed(&worker->is_alone) != 0, 1)) {
+        return true;
+    }
+    wf_store_relaxed(&worker->is_inside, 0); /* relaxed: nothing was done */
+    return false;
+}
+
+static inline void wf_alone_end(struct wf_worker *worker)
+{
+    wf_store_release(&worker->is_inside, 0); /* (M2) */
+}
+
+/* [locked monitor.lock, monitor]  Others may touch its queues from now on; false: not yet. */
+static inline bool wf_alone_revoke(struct wf_worker *worker)
+{
+    if (wf_load_relaxed(&worker->is_alone) != 0) { /* relaxed: the lock's */
+        wf_store_relaxed(&worker->is_alone, 0);    /* relaxed: the barrier orders it */
+        wf_barrier_everywhere();                   /* (M2) */
+    }
+    return wf_load_acquire(&worker->is_inside) == 0; /* (M2) acquire: what it did there */
+}
+
+/* [owner]  Nobody has to be told of what it has queued just now. */
+static inline bool wf_is_alone(struct wf_worker *worker)
+{
+    wf_fence_light(); /* (M2): who sees it alone has queued before the others come */
+    return wf_load_relaxed(&worker->is_alone) != 0;
+}
+
 /* [owner]  Puts a task in; gives the one that was there, NULL: none. */
 static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct weft_task *task)
 {
-    struct weft_task *old = wf_load_relaxed(&worker->slot); /* relaxed: only we fill it */
-    if (worker->is_alone) {
-        wf_store_relaxed(&worker->slot, task); /* relaxed: nobody else takes it */
+    if (wf_alone_begin(worker)) {
+        struct weft_task *old = wf_load_relaxed(&worker->slot); /* both relaxed: nobody else */
+        wf_store_relaxed(&worker->slot, task);
+        wf_alone_end(worker);
         return old;
     }
+    struct weft_task *old = wf_load_relaxed(&worker->slot); /* relaxed: only we fill it */
     if (old == NULL) {
         wf_store_release(&worker->slot, task); /* (W1) release: who takes the task has it whole */
         if (__builtin_expect(worker->is_rested, 0)) {
@@ -40,14 +79,17 @@ static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct wef
 static inline struct weft_task *wf_slot_take(struct wf_worker *worker)
 {
     struct weft_task *task = wf_load_relaxed(&worker->slot); /* relaxed: the exchange decides */
-    if (task == NULL) {
-        return NULL;
+    return task != NULL ? wf_exchange_acquire(&worker->slot, NULL) : NULL; /* (W1) */
+}
+
+/* [owner, alone] */
+static inline struct weft_task *wf_slot_take_alone(struct wf_worker *worker)
+{
+    struct weft_task *task = wf_load_relaxed(&worker->slot); /* both relaxed: nobody else */
+    if (task != NULL) {
+        wf_store_relaxed(&worker->slot, NULL);
     }
-    if (worker->is_alone) {
-        wf_store_relaxed(&worker->slot, NULL); /* relaxed: we are the only one */
-        return task;
-    }
-    return wf_exchange_acquire(&worker->slot, NULL); /* (W1) */
+    return task;
 }
 
 /* ---- the next task ------------------------------------------------------------------------- */
@@ -60,22 +102,25 @@ static inline struct weft_task *wf_task_of(struct wf_node *node)
 /* [owner, fair]  The next task of its own, but for special ones. */
 static inline struct weft_task *wf_take_fair(struct wf_worker *worker)
 {
-    struct weft_task *task;
+    const bool is_alone = wf_alone_begin(worker);
+    struct weft_task *task = NULL;
     if (worker->lifo_runs < WF_LIFO_RUNS_MAX) {
-        task = wf_slot_take(worker);
-        if (task != NULL) {
-            worker->lifo_runs++;
-            wf_counter_add(&worker->counters.lifo_hits, 1);
-            return task;
+        task = is_alone ? wf_slot_take_alone(worker) : wf_slot_take(worker);
+    }
+    if (task != NULL) {
+        worker->lifo_runs++;
+        wf_counter_add(&worker->counters.lifo_hits, 1);
+    } else {
+        task = wf_task_of(is_alone ? wf_ring_pop_alone(&worker->ring) : wf_ring_pop(&worker->ring));
+        if (task == NULL && worker->lifo_runs >= WF_LIFO_RUNS_MAX) {
+            WF_REACHED("fast.slot_after_the_ring");
+            task = is_alone ? wf_slot_take_alone(worker) : wf_slot_take(worker);
         }
+        worker->lifo_runs = 0;
     }
-    task = wf_task_of(worker->is_alone ? wf_ring_pop_alone(&worker->ring)
-                                       : wf_ring_pop(&worker->ring));
-    if (task == NULL && worker->lifo_runs >= WF_LIFO_RUNS_MAX) {
-        WF_REACHED("fast.slot_after_the_ring");
-        task = wf_slot_take(worker);
+    if (is_alone) {
+        wf_alone_end(worker);
     }
-    worker->lifo_runs = 0;
     return task;
 }
 

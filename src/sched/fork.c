@@ -89,7 +89,7 @@ static bool make_task(struct wf_worker *worker, struct weft_task *self, weft_for
 /* [the task]  Whether its forks may run elsewhere. */
 static bool may_share(const struct wf_worker *worker, const struct weft_task *self)
 {
-    return !worker->is_alone && wf_load_relaxed(&self->pins) == 0 &&
+    return !worker->is_lone && wf_load_relaxed(&self->pins) == 0 &&
            self->body != WF_BODY_GREEN_FP && !worker->runtime->options.no_steal;
 }
 
@@ -218,7 +218,7 @@ static struct weft_forks *attach(const struct wf_worker *worker, struct weft_tas
         extra->board = forks;
     }
     /* relaxed: published below, or known to others who do no harm */
-    wf_store_relaxed(&forks->asked, worker->is_alone ? WF_FORK_NOT_ASKED : WF_FORK_BY_ITSELF);
+    wf_store_relaxed(&forks->asked, worker->is_lone ? WF_FORK_NOT_ASKED : WF_FORK_BY_ITSELF);
     self->is_plain = false;                 /* its end, and every wait, look at its forks */
     wf_store_release(&extra->forks, forks); /* (K3) */
     return forks;
@@ -450,7 +450,7 @@ bool wf_fork_is_open(struct wf_worker *victim)
 
 void wf_forks_ask_all(weft_runtime *runtime)
 {
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         struct weft_forks *forks = forks_on(&runtime->workers[i]);
         if (forks != NULL) {
             wf_board_ask(forks);

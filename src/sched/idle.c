@@ -56,7 +56,15 @@ int wf_idle_init(struct wf_idle *idle, unsigned workers)
         return -EINVAL;
     }
     *idle = (struct wf_idle){.workers = workers};
+    wf_idle_grow(idle, workers);
     return 0;
+}
+
+void wf_idle_grow(struct wf_idle *idle, unsigned seats)
+{
+    WEFT_ASSERT(seats <= WF_WORKERS_MAX);
+    /* relaxed: before the thread of the new worker starts, and its fences (S1) come after that */
+    wf_store_relaxed(&idle->seats, seats);
 }
 
 bool wf_idle_begin_search(struct wf_idle *idle)
@@ -116,7 +124,7 @@ int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, struct wf_drive
 
 bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, const struct wf_sleep *sleep)
 {
-    WEFT_ASSERT(worker < idle->workers);
+    WEFT_ASSERT(worker < wf_load_relaxed(&idle->seats));
     uint64_t bit = bit_of(worker);
     if (sleep->is_searching) {
         (void)wf_idle_end_search(idle);
@@ -144,7 +152,7 @@ bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, const struct wf_sleep 
 
 int wf_idle_claim(struct wf_idle *idle)
 {
-    for (unsigned word = 0; word < WF_IDLE_WORDS && word * 64 < idle->workers; word++) {
+    for (unsigned word = 0; word * 64 < wf_load_relaxed(&idle->seats); word++) {
         /* relaxed: the claim below decides. */
         uint64_t sleepers = wf_load_relaxed(&idle->asleep[word]);
         while (sleepers != 0) { /* each turn clears a bit that was read, ours or another's */
@@ -163,7 +171,7 @@ int wf_idle_claim(struct wf_idle *idle)
 
 bool wf_idle_claim_worker(struct wf_idle *idle, unsigned worker)
 {
-    WEFT_ASSERT(worker < idle->workers);
+    WEFT_ASSERT(worker < wf_load_relaxed(&idle->seats));
     wf_fence_seq_cst(); /* (S1) */
     uint64_t bit = bit_of(worker);
     if ((wf_load_relaxed(&idle->asleep[worker / 64]) & bit) == 0) {
@@ -231,7 +239,7 @@ unsigned wf_idle_searching(struct wf_idle *idle)
 unsigned wf_idle_asleep(struct wf_idle *idle)
 {
     unsigned count = 0;
-    for (unsigned word = 0; word < WF_IDLE_WORDS && word * 64 < idle->workers; word++) {
+    for (unsigned word = 0; word * 64 < wf_load_relaxed(&idle->seats); word++) {
         count += (unsigned)__builtin_popcountll(wf_load_relaxed(&idle->asleep[word]));
     }
     return count;

@@ -26,7 +26,8 @@
  *       it has not finished its notify, or the sleeper has not finished its second look
  */
 struct wf_idle {
-    unsigned workers; /* [const]  1 .. WF_WORKERS_MAX */
+    unsigned workers;    /* [const]  that are to work at once: half of them may search */
+    wf_atomic_u32 seats; /* [monitor: write] [any: read]  that there are, up to WF_WORKERS_MAX */
 
     /* [any: add] */
     alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) searching;
@@ -44,6 +45,9 @@ struct wf_idle {
 
 /* -EINVAL: no workers, or more than WF_WORKERS_MAX. */
 int wf_idle_init(struct wf_idle *idle, unsigned workers);
+
+/* [monitor]  There are more of them from now on. */
+void wf_idle_grow(struct wf_idle *idle, unsigned seats);
 
 /* [owner]  Asks to search; false when half of the workers do already.  Who is refused goes to
  * sleep: those that search will call it. */

@@ -24,7 +24,7 @@ void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE])
 
 static bool is_running(const weft_runtime *runtime, const struct weft_task *task)
 {
-    for (unsigned i = 0; runtime != NULL && i < runtime->worker_count; i++) {
+    for (unsigned i = 0; runtime != NULL && i < wf_seats(runtime); i++) {
         if (wf_load_relaxed(&runtime->workers[i].current) == task) { /* relaxed: a hint */
             return true;
         }

@@ -205,12 +205,19 @@ static int fill_rest(const struct complaint *complaint, weft_options *options)
         options->io_events_max != 0 ? options->io_events_max : (uint32_t)IO_EVENTS_DEFAULT;
     options->global_batch =
         options->global_batch != 0 ? options->global_batch : (uint32_t)WF_INJECT_BATCH_MAX;
+    options->hog_ns = options->hog_ns != 0 ? options->hog_ns : WF_HOG_NS;
+    options->spares_max =
+        options->spares_max != 0 ? options->spares_max : (uint32_t)WF_SPARES_DEFAULT;
     options->blocking_idle_ns =
         options->blocking_idle_ns != 0 ? options->blocking_idle_ns : WF_BLOCKING_IDLE_NS;
     options->seed = options->seed != 0 ? options->seed : (uint64_t)wf_clock_now();
     int rc = check_range(complaint, "io_events_max", options->io_events_max, 1, IO_EVENTS_MAX);
     if (rc == 0) {
         rc = check_range(complaint, "global_batch", options->global_batch, 1, WF_INJECT_BATCH_MAX);
+    }
+    if (rc == 0 && options->hog_ns < 0) {
+        rc = complain(complaint, "option hog_ns is %lld, less than nothing",
+                      (long long)options->hog_ns);
     }
     if (rc == 0 && options->blocking_idle_ns < 0) {
         rc = complain(complaint, "option blocking_idle_ns is %lld, less than nothing",

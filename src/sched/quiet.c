@@ -32,7 +32,7 @@
 static uint64_t activity(weft_runtime *runtime)
 {
     uint64_t sum = 1;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         sum += wf_load_acquire(&runtime->workers[i].rounds); /* (Y1) */
     }
     return sum;
@@ -62,7 +62,7 @@ void wf_runtime_tell(struct wf_task_pool *pool)
 
 static bool is_anybody_inside(weft_runtime *runtime)
 {
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         if (wf_load_acquire(&runtime->workers[i].rounds) % 2 != 0) { /* (Y1) */
             return true;
         }
@@ -73,7 +73,11 @@ static bool is_anybody_inside(weft_runtime *runtime)
 /* A thread that is none of this runtime's, and not the one that waits in weft_run. */
 static bool is_anybody_outside(weft_runtime *runtime)
 {
-    const unsigned ours = runtime->worker_count + (runtime->reactor != NULL ? 1 : 0) +
+    const struct wf_monitor *monitor = &runtime->monitor;
+    /* All relaxed: a thread that is counted is there. */
+    const unsigned ours = runtime->worker_count + (unsigned)wf_counter_read(&monitor->started) +
+                          wf_load_relaxed(&monitor->is_started) +
+                          (runtime->reactor != NULL ? 1 : 0) +
                           wf_blocking_threads(&runtime->blocking) +
                           wf_load_relaxed(&runtime->has_main); /* relaxed: set before a spawn */
     const unsigned count = wf_thread_count();
@@ -85,7 +89,7 @@ static bool may_all_wait(weft_runtime *runtime, uint64_t live)
 {
     uint64_t for_tasks = 0;
     uint64_t in_sync = 0;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         const struct wf_counters *counters = &runtime->workers[i].counters;
         for_tasks -= wf_counter_read(&counters->waits_ended);
         for_tasks += wf_counter_read(&counters->waits_for_task);

@@ -83,12 +83,17 @@ static struct weft_task *poll(struct wf_worker *worker)
 static bool has_hand(void *context)
 {
     struct wf_worker *worker = context;
-    return wf_load_relaxed(&worker->hand) != NULL; /* relaxed: poll takes it */
+    return wf_load_relaxed(&worker->hand) != NULL || /* relaxed: poll, rest take it */
+           wf_load_relaxed(&worker->post.is_sent_off) != 0;
 }
 
 static void rest(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
+    if (wf_exchange_acquire(&worker->post.is_sent_off, 0) != 0) { /* (H1) */
+        worker->has_reported = false;
+        wf_monitor_sit(worker);
+    }
     if (!worker->has_reported) {
         worker->has_reported = true;
         if (wf_mpsc_push(&runtime->reactor->results, &worker->report)) {
@@ -100,7 +105,7 @@ static void rest(struct wf_worker *worker)
     wf_safe_enter(&runtime->world, &worker->safe);
     /* For a task, or to leave. */
     (void)wf_idle_park(&runtime->idle, &worker->parker, NULL, has_hand, worker, WF_FOREVER);
-    wf_safe_leave(&runtime->world, &worker->safe);
+    wf_monitor_wake_up(worker);
     wf_trace(worker->trace, WF_TRACE_UNPARK, 0, 0);
     wf_counter_add(&worker->counters.woken, 1);
 }
@@ -182,7 +187,11 @@ static void drain_inbox(struct wf_reactor *reactor)
     struct weft_task *task;
     while ((task = wf_task_of(wf_chain_pop(&chain))) != NULL) {
         if (wf_load_relaxed(&task->pins) > 0) { /* relaxed: it is ours now */
+            struct wf_worker *home = &reactor->runtime->workers[task->home];
             wf_chain_push(&reactor->pinned[task->home], &task->node);
+            if (wf_load_relaxed(&home->post.is_benched) != 0) { /* relaxed: only we send it there */
+                wf_monitor_recall(home);
+            }
         } else {
             wf_chain_push(&reactor->ready[wf_load_relaxed(&task->priority)], &task->node);
         }
@@ -193,7 +202,7 @@ static void drain_inbox(struct wf_reactor *reactor)
 static void check_turns(struct wf_reactor *reactor, int64_t now)
 {
     weft_runtime *runtime = reactor->runtime;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         struct wf_worker *worker = &runtime->workers[i];
         /* relaxed: a request; who misses it is asked again */
         if (wf_load_relaxed(&worker->current) != NULL &&
@@ -229,15 +238,34 @@ static struct weft_task *next_for(struct wf_reactor *reactor, struct wf_worker *
     return NULL;
 }
 
+/* A spare wants work: sends it to the bench, if it is one too many. */
+static bool send_off(struct wf_reactor *reactor, struct wf_worker *worker)
+{
+    if (reactor->pinned[worker->index].first != NULL || !wf_monitor_is_surplus(worker->runtime) ||
+        !wf_monitor_send_off(worker)) {
+        return false;
+    }
+    WF_REACHED("reactor.spare_sent_off");
+    wf_counter_add(&reactor->idle_count, (uint32_t)-1);
+    wf_store_release(&worker->post.is_sent_off, 1); /* (H1) */
+    (void)wf_parker_unpark(&worker->parker);        /* as in dispatch */
+    return true;
+}
+
 /* Step 8. */
 static void dispatch(struct wf_reactor *reactor, int64_t now)
 {
     struct wf_chain left = {0};
+    bool is_any_left = false; /* one that takes forks */
     struct wf_node *node;
     while ((node = wf_chain_pop(&reactor->idle)) != NULL) {
         struct wf_worker *worker = wf_container_of(node, struct wf_worker, report);
+        if (worker->post.is_spare && send_off(reactor, worker)) {
+            continue;
+        }
         struct weft_task *task = next_for(reactor, worker);
         if (task == NULL) {
+            is_any_left = is_any_left || !worker->post.is_spare;
             wf_chain_push(&left, node);
             continue;
         }
@@ -251,7 +279,7 @@ static void dispatch(struct wf_reactor *reactor, int64_t now)
         (void)wf_parker_unpark(&worker->parker); /* only the control thread sleeps in a berth */
     }
     reactor->idle = left;
-    if (left.first != NULL) {
+    if (is_any_left) {
         wf_fence_seq_cst(); /* (K4): either a task sees that it is asked, or that we have workers */
         wf_forks_ask_all(reactor->runtime);
     }
@@ -269,7 +297,7 @@ static void wait_for_event(struct wf_reactor *reactor, int64_t now)
 {
     weft_runtime *runtime = reactor->runtime;
     const bool is_ready = wf_load_relaxed(&reactor->queued) > 0; /* relaxed: what came is drained */
-    if (!is_ready && wf_counter_read(&reactor->idle_count) == runtime->worker_count &&
+    if (!is_ready && wf_counter_read(&reactor->idle_count) == wf_in_play(runtime) &&
         wf_runtime_is_news(runtime)) {
         wf_runtime_quiet(runtime);
     }
@@ -331,7 +359,7 @@ int wf_reactor_new(weft_runtime *runtime)
     }
     int rc = -ENOMEM;
     reactor->runtime = runtime;
-    reactor->pinned = wf_alloc_zeroed(runtime->worker_count, sizeof(reactor->pinned[0]));
+    reactor->pinned = wf_alloc_zeroed(runtime->seats_max, sizeof(reactor->pinned[0]));
     if (reactor->pinned == NULL) {
         goto free_reactor;
     }

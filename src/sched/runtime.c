@@ -50,6 +50,36 @@ static void start_wait(struct wf_start *start, uint32_t reports)
     }
 }
 
+/* Waits for those that were started, and tells them whether it was all of them. */
+static int start_decide(struct wf_start *start, uint32_t started, int rc)
+{
+    start_wait(start, started);
+    rc = rc != 0 ? rc : wf_load_relaxed(&start->error); /* relaxed: ordered by the reports */
+    wf_store_release(&start->verdict, rc == 0 ? START_GO : START_END); /* release: all is set up */
+    (void)wf_futex_wake(&start->verdict, INT32_MAX);
+    return rc;
+}
+
+int wf_worker_start(struct wf_worker *worker)
+{
+    char name[WF_THREAD_NAME_MAX + 1];
+    (void)snprintf(name, sizeof(name), "weft-%u", worker->index); /* fits, or is cut */
+    const struct wf_thread_options options = {.name = name};
+    worker->own_start = (struct wf_start){.opener = {{0}}};
+    worker->start = &worker->own_start;
+    int rc = wf_thread_start(&worker->thread, wf_worker_main, worker, &options);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = start_decide(worker->start, 1, 0);
+    if (rc != 0) {
+        WF_REACHED("runtime.spare_ends_at_once");
+        (void)wf_thread_join(worker->thread); /* it ends at once */
+    }
+    worker->post.has_thread = rc == 0;
+    return rc;
+}
+
 /* Starts all threads or none. */
 static int start_threads(weft_runtime *runtime)
 {
@@ -63,11 +93,9 @@ static int start_threads(weft_runtime *runtime)
         const struct wf_thread_options options = {.name = name};
         worker->start = start;
         rc = wf_thread_start(&worker->thread, wf_worker_main, worker, &options);
+        worker->post.has_thread = rc == 0;
     }
-    start_wait(start, started);
-    rc = rc != 0 ? rc : wf_load_relaxed(&start->error); /* relaxed: ordered by the reports */
-    wf_store_release(&start->verdict, rc == 0 ? START_GO : START_END); /* release: all is set up */
-    (void)wf_futex_wake(&start->verdict, INT32_MAX);
+    rc = start_decide(start, started, rc);
     for (unsigned i = 0; i < started && rc != 0; i++) {
         WF_REACHED("runtime.not_all_threads");
         (void)wf_thread_join(runtime->workers[i].thread); /* they end at once */
@@ -89,42 +117,55 @@ static void workers_done(weft_runtime *runtime, unsigned count)
     wf_free(runtime->safes);
 }
 
+int wf_worker_init(weft_runtime *runtime, unsigned index)
+{
+    struct wf_worker *worker = &runtime->workers[index];
+    const bool is_steal = runtime->options.policy == WEFT_POLICY_STEAL;
+    memset(worker, 0, sizeof(*worker));
+    worker->runtime = runtime;
+    worker->pool = runtime->pool;
+    worker->index = index;
+    worker->is_fast = is_steal && runtime->options.order == WEFT_ORDER_FAIR;
+    worker->is_lone = runtime->worker_count == 1 && index == 0;
+    worker->post.is_spare = index >= runtime->worker_count;
+    /* Both relaxed: not published yet.  It is safe until its thread says otherwise. */
+    wf_store_relaxed(&worker->is_alone, worker->is_lone && runtime->monitor.has_barrier ? 1 : 0);
+    wf_store_relaxed(&worker->safe.is_safe, 1);
+    worker->clock_turns = 1;
+    worker->polls_left = 1;
+    worker->task_ns = WF_TURN_FIRST_NS;
+    worker->interval = wf_steal_interval(worker->task_ns);
+    wf_random_init(&worker->random, runtime->options.seed + index);
+    wf_stack_cache_init(&worker->stacks, &runtime->stacks);
+    wf_ring_init(&worker->ring);
+    wf_mpsc_init(&worker->inbox);
+    wf_parker_init(&worker->parker);
+    wf_parker_init(&worker->safe.parker);
+    wf_parker_init(&worker->post.bench);
+    wf_timers_init(&worker->timers, wf_clock_now());
+    return wf_deque_init(&worker->deque, WF_DEQUE_CAPACITY_MIN);
+}
+
 static int workers_init(weft_runtime *runtime)
 {
     const unsigned count = runtime->worker_count;
-    runtime->workers = wf_alloc_aligned(WF_CACHE_LINE, count * sizeof(struct wf_worker));
-    runtime->safes = wf_alloc_zeroed(count, sizeof(struct wf_safe *));
+    const unsigned most = runtime->seats_max; /* memory that is not touched is not there */
+    runtime->workers = wf_alloc_aligned(WF_CACHE_LINE, most * sizeof(struct wf_worker));
+    runtime->safes = wf_alloc_zeroed(most, sizeof(struct wf_safe *));
     if (runtime->workers == NULL || runtime->safes == NULL) {
         wf_free(runtime->workers);
         wf_free(runtime->safes);
         return -ENOMEM;
     }
-    const bool is_steal = runtime->options.policy == WEFT_POLICY_STEAL;
     for (unsigned i = 0; i < count; i++) {
-        struct wf_worker *worker = &runtime->workers[i];
-        memset(worker, 0, sizeof(*worker));
-        worker->runtime = runtime;
-        worker->pool = runtime->pool;
-        worker->index = i;
-        worker->is_fast = is_steal && runtime->options.order == WEFT_ORDER_FAIR;
-        worker->is_alone = count == 1;
-        worker->clock_turns = 1;
-        worker->polls_left = 1;
-        worker->task_ns = WF_TURN_FIRST_NS;
-        worker->interval = wf_steal_interval(worker->task_ns);
-        wf_random_init(&worker->random, runtime->options.seed + i);
-        wf_stack_cache_init(&worker->stacks, &runtime->stacks);
-        wf_ring_init(&worker->ring);
-        wf_mpsc_init(&worker->inbox);
-        wf_parker_init(&worker->parker);
-        wf_parker_init(&worker->safe.parker);
-        wf_timers_init(&worker->timers, wf_clock_now());
-        int rc = wf_deque_init(&worker->deque, WF_DEQUE_CAPACITY_MIN);
+        int rc = wf_worker_init(runtime, i);
         if (rc != 0) {
             workers_done(runtime, i);
             return rc;
         }
     }
+    wf_store_relaxed(&runtime->seats, count); /* both relaxed: not published yet */
+    wf_store_relaxed(&runtime->in_play, count);
     return 0;
 }
 
@@ -149,6 +190,17 @@ static int queues_init(weft_runtime *runtime)
 static int fill(weft_runtime *runtime)
 {
     runtime->worker_count = runtime->options.workers;
+    const uint64_t seats = (uint64_t)runtime->worker_count + runtime->options.spares_max;
+    const bool has_spares = !runtime->options.no_monitor;
+    runtime->seats_max = !has_spares              ? runtime->worker_count
+                         : seats < WF_WORKERS_MAX ? (unsigned)seats
+                                                  : WF_WORKERS_MAX;
+    wf_lock_init(&runtime->monitor.lock, WF_RANK_MONITOR);
+    wf_list_init(&runtime->monitor.bench);
+    wf_parker_init(&runtime->monitor.parker);
+    /* Without the monitor nobody would ever ask for it. */
+    runtime->monitor.has_barrier =
+        !has_spares || (runtime->worker_count == 1 && wf_barrier_register() == 0);
     bool is_steal = runtime->options.policy == WEFT_POLICY_STEAL;
     runtime->policy = is_steal ? &wf_policy_steal : &wf_policy_reactor;
     wf_lock_init(&runtime->gate, WF_RANK_GATE);
@@ -194,7 +246,7 @@ static int build(weft_runtime *runtime)
 remove_overflow:
     wf_overflow_remove();
 close_workers:
-    workers_done(runtime, runtime->worker_count);
+    workers_done(runtime, wf_seats(runtime));
 close_stacks:
     wf_stack_pool_done(&runtime->stacks);
 close_tasks:
@@ -209,7 +261,7 @@ static void dismantle(weft_runtime *runtime)
     wf_driver_done(runtime);
     wf_runtime_trace_done(runtime);
     wf_overflow_remove();
-    workers_done(runtime, runtime->worker_count);
+    workers_done(runtime, wf_seats(runtime));
     wf_stack_pool_done(&runtime->stacks);
     wf_task_pool_close(runtime->pool);
 }
@@ -235,12 +287,13 @@ int weft_runtime_open(weft_runtime **out, const weft_options *options)
     if (rc != 0) {
         goto dismantle_runtime;
     }
-    if (filled.trace_events != 0) {
+    rc = wf_monitor_start(runtime);
+    if (rc == 0 && filled.trace_events != 0) {
         rc = weft_trace_start(runtime, filled.trace_events);
-        if (rc != 0) {
-            (void)weft_runtime_close(runtime, 0); /* nothing runs yet */
-            return rc;
-        }
+    }
+    if (rc != 0) {
+        (void)weft_runtime_close(runtime, 0); /* nothing runs yet */
+        return rc;
     }
     *out = runtime;
     return 0;
@@ -281,12 +334,16 @@ static void leave(weft_runtime *runtime, bool is_forced)
     /* release: pairs with the loop's load. */
     wf_store_release(&runtime->is_leaving, is_forced ? WF_LEAVE_NOW : WF_LEAVE_WHEN_DONE);
     wf_fence_seq_cst(); /* (S1): either a worker that is going to sleep sees it, or we its bit */
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         wf_driver_unpark(runtime, &runtime->workers[i].parker);
+        (void)wf_parker_unpark(
+            &runtime->workers[i].post.bench); /* nobody sleeps in a berth there */
     }
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
-        int rc = wf_thread_join(runtime->workers[i].thread);
-        WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
+        if (runtime->workers[i].post.has_thread) {
+            int rc = wf_thread_join(runtime->workers[i].thread);
+            WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
+        }
     }
     wf_reactor_stop(runtime->reactor); /* it looks at tasks too */
     wf_blocking_stop(&runtime->blocking);
@@ -400,6 +457,7 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
     wf_fence_seq_cst(); /* (C1) */
     bool is_done = wait_for_end(runtime, deadline_ns);
     wf_pool_shut(runtime->pool);
+    wf_monitor_stop(runtime);
     if (!is_done) {
         wf_blocking_shut(&runtime->blocking);
     }
@@ -478,10 +536,10 @@ uint64_t wf_runtime_live(const weft_runtime *runtime)
     /* (Y2) acquire, and read first: whoever is counted as ended is counted as begun below. */
     uint64_t ended = wf_load_acquire(&runtime->foreign.completed);
     uint64_t begun = 0;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         ended += wf_load_acquire(&runtime->workers[i].counters.completed);
     }
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         begun += wf_counter_read(&runtime->workers[i].counters.spawned);
     }
     begun += wf_counter_read(&runtime->foreign.spawned);

@@ -138,7 +138,7 @@ static void give_turn_locked(weft_runtime *runtime)
 /* [stopper, locked world_lock] */
 static void start_locked(weft_runtime *runtime)
 {
-    wf_world_start(&runtime->world, runtime->safes, runtime->worker_count);
+    wf_world_start(&runtime->world, runtime->safes, wf_seats(runtime));
     give_turn_locked(runtime);
 }
 
@@ -165,7 +165,7 @@ void wf_world_forget(struct weft_task *task)
 static void others(weft_runtime *runtime, struct wf_safe **out)
 {
     struct wf_worker *worker = wf_worker_self();
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         out[i] = worker == &runtime->workers[i] ? NULL : &runtime->workers[i].safe;
     }
 }
@@ -184,7 +184,7 @@ bool wf_world_try_stop(weft_runtime *runtime)
     wf_world_stop(&runtime->world);
     others(runtime, runtime->safes); /* ours until the world starts again */
     bool is_still = true;
-    for (unsigned i = 0; i < runtime->worker_count && is_still; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime) && is_still; i++) {
         const struct wf_safe *safe = runtime->safes[i];
         is_still = safe == NULL || wf_load_acquire(&safe->is_safe) != 0; /* (B1), as in wait */
     }
@@ -216,7 +216,7 @@ int weft_stop_the_world(weft_runtime *runtime)
     wf_store_relaxed(&runtime->stopper, is_ours ? worker : NULL); /* relaxed: see the loop */
     wf_world_stop(&runtime->world);
     others(runtime, runtime->safes); /* ours until the world starts again */
-    wf_world_wait(&runtime->world, runtime->safes, runtime->worker_count);
+    wf_world_wait(&runtime->world, runtime->safes, wf_seats(runtime));
     uint64_t took = (uint64_t)(wf_clock_now() - began);
     wf_counter_add(&runtime->stops, 1);
     wf_counter_add(&runtime->stop_ns_total, took);

@@ -37,6 +37,9 @@
  *   Y2    task.c complete: store         runtime.c live: load          that it was spawned
  *   N1    pool.c enter: fence            shut: fence                   one of both sees the other
  *   N2    pool.c leave: sub              shut: load                    every use before the free
+ *   M1    monitor.c grow: store seats    wf_seats: load                the new worker
+ *   M2    fast.h alone: light fence      monitor.c: barrier            one of both sees the other
+ *   M3    monitor.c doze: fence          safepoint.c leave: fence      one of both sees the other
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  *   A1    timers.c set: fence            look: fence                   one of both sees the other
  *   A2    timers.c publish: fence        who watches: fence            one of both sees the other
@@ -59,6 +62,7 @@
 #include "sched/blocking.h"
 #include "sched/driver.h"
 #include "sched/idle.h"
+#include "sched/monitor.h"
 #include "sched/state.h"
 #include "sched/timers.h"
 #include "trace/trace.h"
@@ -271,6 +275,14 @@ struct wf_counters {
     WF_ATOMIC(uint64_t) sync_waits_ended; /* of them, those that ended */
 };
 
+/* Threads that start together: all or none. */
+struct wf_start {
+    WF_ATOMIC(uint32_t) reports; /* [any: add]  threads that said how it went */
+    WF_ATOMIC(int32_t) error;    /* [any: write]  of one that could not */
+    wf_atomic_u32 verdict;       /* [opener: write]  0: wait; else see runtime.c */
+    struct wf_parker opener;
+};
+
 struct wf_worker {
     /* Touched by the owner at every switch. */
     weft_runtime *runtime;                 /* [const] */
@@ -280,21 +292,23 @@ struct wf_worker {
     uint32_t polls_left;                   /* [owner]  until it looks at the global queue */
     uint32_t lifo_runs;                    /* [owner]  tasks out of the slot in a row */
     bool is_fast;                          /* [const]  tasks may switch to tasks: fair stealing */
-    bool is_alone;                         /* [const]  the only worker: nobody to notify */
-    bool is_searching;                     /* [owner] */
-    struct wf_fiber loop;                  /* [owner]  the thread's own stack */
-    bool is_rested;                        /* [owner]  it slept, and called no watcher since */
-    bool is_watching;                      /* [owner]  it is the watcher: see steal.c */
-    bool has_seen_closing;                 /* [owner] */
-    int64_t watch_until_ns;                /* [owner]  how long it sleeps, if it is the watcher */
-    struct wf_driver *watch_driver;        /* [owner]  in whose berth; NULL: there is none */
-    uint64_t round;              /* [owner]  the same as `rounds`, but for its lowest bit */
-    struct weft_task *handed;    /* [owner]  to be run next by the loop; NULL: none */
-    int64_t now_ns;              /* [owner]  the clock, as of the last look */
-    uint64_t id_next;            /* [owner]  ids of tasks: a block of its own */
-    uint64_t id_end;             /* [owner] */
-    struct wf_task_cache tasks;  /* [owner] */
-    struct wf_trace_ring *trace; /* [owner]  changed while the world stands still; NULL: off */
+    bool is_lone;                          /* [const]  the only worker, but for spares */
+    wf_atomic_u32 is_alone;  /* [owner, monitor: write]  nobody takes from its queues */
+    wf_atomic_u32 is_inside; /* [owner: write] [monitor: read]  uses them as if that were so */
+    bool is_searching;       /* [owner] */
+    struct wf_fiber loop;    /* [owner]  the thread's own stack */
+    bool is_rested;          /* [owner]  it slept, and called no watcher since */
+    bool is_watching;        /* [owner]  it is the watcher: see steal.c */
+    bool has_seen_closing;   /* [owner] */
+    int64_t watch_until_ns;  /* [owner]  how long it sleeps, if it is the watcher */
+    struct wf_driver *watch_driver; /* [owner]  in whose berth; NULL: there is none */
+    uint64_t round;                 /* [owner]  the same as `rounds`, but for its lowest bit */
+    struct weft_task *handed;       /* [owner]  to be run next by the loop; NULL: none */
+    int64_t now_ns;                 /* [owner]  the clock, as of the last look */
+    uint64_t id_next;               /* [owner]  ids of tasks: a block of its own */
+    uint64_t id_end;                /* [owner] */
+    struct wf_task_cache tasks;     /* [owner] */
+    struct wf_trace_ring *trace;    /* [owner]  changed while the world stands still; NULL: off */
 
     uint32_t clock_turns;    /* [owner]  polls from one look at the clock to the next */
     uint32_t interval;       /* [owner]  polls between looks at the global queue */
@@ -348,9 +362,11 @@ struct wf_worker {
 
     struct wf_timers timers;
 
+    struct wf_post post;
+    struct wf_start *start;    /* [owner]  until it has started */
+    struct wf_start own_start; /* of a spare */
     pthread_t thread;
     struct wf_signal_stack signal_stack; /* [owner] */
-    struct wf_start *start;              /* [owner]  until it has started */
 };
 
 /* worker.c  Of the calling thread; see wf_task_here. */
@@ -361,13 +377,6 @@ struct wf_worker *wf_worker_self(void);
 /* [any]  The calling task; NULL outside. */
 struct weft_task *wf_task_self(void);
 
-/* Threads that start together: all or none. */
-struct wf_start {
-    WF_ATOMIC(uint32_t) reports; /* [any: add]  threads that said how it went */
-    WF_ATOMIC(int32_t) error;    /* [any: write]  of one that could not */
-    wf_atomic_u32 verdict;       /* [opener: write]  0: wait; else see runtime.c */
-    struct wf_parker opener;
-};
 /* runtime.c  [a new thread]  Says how it went; waits for the verdict.  0: go; else end. */
 int wf_start_report(struct wf_start *start, int rc);
 
@@ -378,6 +387,8 @@ void wf_steal_push(struct wf_worker *worker, struct weft_task *task);
 void wf_steal_need_watcher(struct wf_worker *worker);
 /* steal.c  [owner]  Whether the loop has to look although there is nothing in these. */
 bool wf_steal_is_due(struct wf_worker *worker);
+/* steal.c  [owner]  About to block: somebody else has to see to what it has queued. */
+void wf_steal_leave_behind(struct wf_worker *worker);
 /* steal.c  Polls between two looks at the global queue, if one takes so long. */
 uint32_t wf_steal_interval(int64_t task_ns);
 
@@ -588,13 +599,17 @@ struct weft_runtime {
     struct wf_start start;
     weft_options options; /* [const]  without zeros */
     const struct wf_policy *policy;
-    unsigned worker_count;     /* [const] */
+    unsigned worker_count;     /* [const]  that are to run tasks at once: options.workers */
+    unsigned seats_max;        /* [const]  with all spares that there may be */
+    wf_atomic_u32 seats;       /* [monitor: write] [any: read]  workers that exist */
+    wf_atomic_u32 in_play;     /* [monitor.lock: write] [any: read]  of them, not on the bench */
     struct wf_worker *workers; /* [const] */
     struct wf_safe **safes;    /* [const]  of all workers */
     struct wf_task_pool *pool; /* [const] */
     struct wf_stack_pool stacks;
     struct wf_reactor *reactor; /* [const]  NULL in the steal policy */
     struct wf_blocking blocking;
+    struct wf_monitor monitor;
 
     struct wf_inject global; /* normal tasks: from outside, or too many for a ring */
     struct wf_inject high;
@@ -643,6 +658,27 @@ static inline void wf_trace_event(weft_runtime *runtime, struct wf_worker *worke
         wf_trace_foreign(runtime, event, id, arg);
     }
 }
+
+/* [any]  Workers that exist, spares included.  Who sees one through its work sees it here. */
+static inline unsigned wf_seats(const weft_runtime *runtime)
+{
+#ifdef WF_MODEL
+    return runtime->worker_count; /* no kernel lets it grow */
+#else
+    return wf_load_acquire(&runtime->seats); /* (M1) */
+#endif
+}
+
+/* [any]  Of them, those that are not on the bench. */
+static inline unsigned wf_in_play(const weft_runtime *runtime)
+{
+    return wf_load_relaxed(&runtime->in_play); /* relaxed: a hint, or behind a fence (S1) */
+}
+
+/* runtime.c  [monitor]  Makes a worker.  -ENOMEM. */
+int wf_worker_init(weft_runtime *runtime, unsigned index);
+/* runtime.c  [monitor]  Starts its thread.  -EAGAIN, -ENOMEM. */
+int wf_worker_start(struct wf_worker *worker);
 
 /* runtime.c  [any]  Tasks alive; exact when nothing runs. */
 uint64_t wf_runtime_live(const weft_runtime *runtime);

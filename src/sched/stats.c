@@ -59,7 +59,7 @@ static void add(weft_counters *sum, const weft_counters *more)
 
 int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_counters *out)
 {
-    if (runtime == NULL || out == NULL || worker >= runtime->worker_count) {
+    if (runtime == NULL || out == NULL || worker >= wf_seats(runtime)) {
         return -EINVAL;
     }
     read_worker(&runtime->workers[worker], out);
@@ -85,6 +85,11 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .stops = wf_counter_read(&runtime->stops),
         .stop_ns_max = wf_counter_read(&runtime->stop_ns_max),
         .stop_ns_total = wf_counter_read(&runtime->stop_ns_total),
+        .seats = wf_seats(runtime),
+        .in_play = wf_in_play(runtime),
+        .hogs = wf_counter_read(&runtime->monitor.hogs),
+        .blocks = wf_counter_read(&runtime->monitor.blocked),
+        .spares_refused = wf_counter_read(&runtime->monitor.refused),
         .blocking_threads = wf_blocking_threads(blocking),
         .blocking_idle = wf_load_relaxed(&blocking->resting), /* all relaxed: numbers */
         .blocking_waiting = wf_load_relaxed(&blocking->waiting),
@@ -96,7 +101,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         out->parked = wf_reactor_idle(runtime->reactor);
     }
     read_counters(&runtime->foreign, &out->total);
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         weft_counters counters;
         read_worker(&runtime->workers[i], &counters);
         add(&out->total, &counters);

@@ -92,16 +92,12 @@ static __attribute__((noinline)) void push_newest(struct wf_worker *worker, stru
 void wf_steal_push(struct wf_worker *worker, struct weft_task *task)
 {
     weft_runtime *runtime = worker->runtime;
-    if (worker->is_fast && worker->is_alone) { /* nothing to be done after it */
-        wf_ring_push(&worker->ring, &task->node, overflow, &runtime->global);
-        return;
-    }
-    if (runtime->options.order == WEFT_ORDER_FAIR) {
+    if (worker->is_fast) { /* fair order */
         wf_ring_push(&worker->ring, &task->node, overflow, &runtime->global);
     } else {
         push_newest(worker, task);
     }
-    if (!worker->is_alone) {
+    if (!wf_is_alone(worker)) {
         notify(runtime, worker);
     }
 }
@@ -116,6 +112,10 @@ static void place_special(weft_runtime *runtime, struct wf_worker *worker, struc
         if (wf_idle_claim_worker(&runtime->idle, home->index)) {
             WF_REACHED("steal.home_is_called");
             wf_driver_unpark(runtime, &home->parker);
+            return;
+        }
+        if (wf_load_relaxed(&home->post.is_benched) != 0) { /* relaxed: behind the fence (S1) */
+            wf_monitor_recall(home);
             return;
         }
         call_watcher(runtime); /* its task may have to be asked for a break */
@@ -238,7 +238,7 @@ static struct weft_task *take_global(struct wf_worker *worker)
         WF_REACHED("steal.share_does_not_fit");
         wf_inject_push_overflow(&runtime->global, &chain);
     }
-    if (!worker->is_alone) {
+    if (!wf_is_alone(worker)) {
         notify(runtime, worker); /* somebody may have looked while they were in nobody's queue */
     }
     return first;
@@ -272,14 +272,14 @@ static struct weft_task *take_pinned(struct wf_worker *worker)
 static struct weft_task *steal(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    if (runtime->options.no_steal || worker->is_alone) {
+    if (runtime->options.no_steal || wf_is_alone(worker)) {
         return NULL;
     }
     worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);
     if (!worker->is_searching) {
         return NULL;
     }
-    const unsigned count = runtime->worker_count;
+    const unsigned count = wf_seats(runtime);
     const size_t most = worker->shyness > 0 ? WF_SHY_BATCH : WF_RING_CAPACITY;
     const unsigned first = wf_random_below(&worker->random, count);
     for (unsigned i = 0; i < count; i++) {
@@ -305,7 +305,7 @@ static struct weft_task *steal(struct wf_worker *worker)
             return task;
         }
     }
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count && !worker->post.is_spare; i++) {
         struct wf_worker *victim = &runtime->workers[(first + i) % count];
         struct weft_task *task = victim != worker ? wf_fork_steal(worker, victim) : NULL;
         if (task != NULL) {
@@ -345,7 +345,7 @@ static bool is_needless(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     return wf_idle_asleep(&runtime->idle) + wf_idle_searching(&runtime->idle) + 1 <
-               runtime->worker_count &&
+               wf_in_play(runtime) &&
            wf_idle_arrivals(&runtime->idle) == worker->arrivals;
 }
 
@@ -358,7 +358,7 @@ static void hold_back(struct wf_worker *worker, int64_t until)
     if (worker->is_searching) {
         wf_safe_enter(&runtime->world, &worker->safe);
         wf_idle_pause(&runtime->idle, worker->arrivals, until);
-        wf_safe_leave(&runtime->world, &worker->safe);
+        wf_monitor_wake_up(worker);
     }
 }
 
@@ -409,6 +409,9 @@ static bool is_turn_of_global(struct wf_worker *worker)
     worker->now_ns = now;
     wf_timers_look(worker->runtime, worker, now);
     wf_driver_pass(worker->runtime, worker, now);
+    if (worker->is_lone && !wf_is_alone(worker)) {
+        wf_monitor_be_alone(worker);
+    }
     worker->task_ns += (turn_ns - worker->task_ns) / WF_TURN_WEIGHT;
     worker->interval = wf_steal_interval(worker->task_ns);
     worker->global_turns += worker->clock_turns;
@@ -490,14 +493,14 @@ static bool has_work(void *context)
         wf_load_relaxed(&runtime->is_leaving) != 0) {
         return true;
     }
-    for (unsigned i = 0; i < runtime->worker_count && !runtime->options.no_steal; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime) && !runtime->options.no_steal; i++) {
         struct wf_worker *other = &runtime->workers[i];
         if (wf_ring_count(&other->ring) > 0 || wf_deque_count(&other->deque) > 0 ||
-            wf_fork_is_open(other)) {
+            (!worker->post.is_spare && wf_fork_is_open(other))) {
             return true;
         }
     }
-    return wf_idle_asleep(&runtime->idle) == runtime->worker_count && wf_runtime_is_news(runtime);
+    return wf_idle_asleep(&runtime->idle) >= wf_in_play(runtime) && wf_runtime_is_news(runtime);
 }
 
 /* [owner]  It has found something.  Who stops to search as the last one looks once more: while it
@@ -507,7 +510,7 @@ static void found(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     if (worker->is_searching) {
         worker->is_searching = false;
-        worker->is_guest = !worker->is_alone;
+        worker->is_guest = !worker->is_lone;
         visit(worker, wf_clock_now());
         if (wf_idle_end_search(&runtime->idle)) {
             wf_fence_seq_cst(); /* (S1) */
@@ -519,15 +522,69 @@ static void found(struct wf_worker *worker)
     /* It may have been the one who would have watched the others, and the time.  If they all sleep
      * and no alarm is set, it is time enough to call one of them when there is something to be
      * watched. */
-    if (worker->is_rested && !worker->is_alone &&
-        (wf_idle_asleep(&runtime->idle) + 1 < runtime->worker_count ||
+    if (worker->is_rested && !wf_is_alone(worker) &&
+        (wf_idle_asleep(&runtime->idle) + 1 < wf_in_play(runtime) ||
          wf_timers_next(runtime) != WF_FOREVER)) {
         wf_steal_need_watcher(worker);
     }
 }
 
+/* [owner of a spare]  It is one too many: gives away what it has, and sits down. */
+static void retire(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    struct wf_chain chain = {0};
+    struct weft_task *task;
+    if (wf_load_relaxed(&runtime->is_leaving) !=
+        0) {    /* relaxed: who closes has woken it, or will */
+        return; /* without a claim: it does not search */
+    }
+    while ((task = take_local(worker)) != NULL) {
+        wf_chain_push(&chain, &task->node);
+    }
+    if (chain.first != NULL) {
+        WF_REACHED("steal.retires_with_tasks");
+        wf_inject_push_overflow(&runtime->global, &chain);
+        notify_of_arrival(runtime, worker);
+    }
+    if (worker->is_searching) {
+        worker->is_searching = false;
+        if (wf_idle_end_search(&runtime->idle)) {
+            wf_fence_seq_cst(); /* (S1) as one who has found something */
+            if (has_work(worker)) {
+                notify(runtime, worker);
+            }
+        }
+    }
+    worker->is_guest = false;
+    be_shy(worker, 0);
+    /* It may have been the watcher: as in found. */
+    if (wf_idle_asleep(&runtime->idle) + 1 < wf_in_play(runtime) ||
+        wf_timers_next(runtime) != WF_FOREVER || wf_driver_of(runtime) != NULL) {
+        call_watcher(runtime);
+    }
+    if (worker->pinned.first == NULL && wf_monitor_bench(worker)) {
+        worker->is_rested = true;
+        worker->now_ns = wf_clock_now();
+        worker->global_ns = worker->now_ns;
+    }
+}
+
+void wf_steal_leave_behind(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (runtime->reactor == NULL &&
+        (wf_load_relaxed(&worker->slot) != NULL || wf_ring_count(&worker->ring) > 0 ||
+         wf_deque_count(&worker->deque) > 0)) {
+        notify_of_arrival(runtime, worker);
+    }
+}
+
 static struct weft_task *poll(struct wf_worker *worker)
 {
+    if (__builtin_expect(worker->post.is_spare, 0) && wf_monitor_is_surplus(worker->runtime)) {
+        retire(worker);
+    }
     if (worker->polls_left > 0) {
         worker->polls_left--;
     }
@@ -577,7 +634,7 @@ static bool give_up_search(struct wf_worker *worker)
 static bool is_anybody_to_be_watched(const struct wf_worker *worker, unsigned asleep)
 {
     const weft_runtime *runtime = worker->runtime;
-    return worker->is_fast && !runtime->options.no_steal && asleep < runtime->worker_count;
+    return worker->is_fast && !runtime->options.no_steal && asleep < wf_in_play(runtime);
 }
 
 /* [loop]  There is something to watch, others at work, the time or news, and nobody does. */
@@ -651,7 +708,7 @@ static void rouse(weft_runtime *runtime)
 static void end_watch(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         struct wf_worker *other = &runtime->workers[i];
         uint64_t polled = wf_counter_read(&other->counters.polled);
         /* All relaxed: hints, and a request that may be seen later. */
@@ -695,8 +752,7 @@ static void rest(struct wf_worker *worker)
     if (worker->is_searching && search(worker)) {
         return;
     }
-    if (wf_idle_asleep(&runtime->idle) + 1 >= runtime->worker_count &&
-        wf_runtime_is_news(runtime)) {
+    if (wf_idle_asleep(&runtime->idle) + 1 >= wf_in_play(runtime) && wf_runtime_is_news(runtime)) {
         if (!give_up_search(worker)) {
             wf_runtime_quiet(runtime);
         }
@@ -707,7 +763,7 @@ static void rest(struct wf_worker *worker)
     wf_trace(worker->trace, WF_TRACE_PARK, 0, 0);
     wf_safe_enter(&runtime->world, &worker->safe);
     sleep_until_called(worker);
-    wf_safe_leave(&runtime->world, &worker->safe);
+    wf_monitor_wake_up(worker);
     if (worker->is_watching) {
         worker->is_watching = false;
         end_watch(worker); /* not before the world may go on: the driver wakes tasks */

@@ -9,8 +9,8 @@
  * When it is time to look is one number for all wheels, `next_ns` of the runtime.  Every worker
  * compares it when it looks at the clock, every few turns; and if somebody sleeps, one of the
  * sleepers is the watcher, who sleeps no longer than that.  So alarms are on time whether all are
- * busy with short turns, or all but one sleep, or nobody has anything to do.  (If every worker is
- * inside of one long turn, nobody is there who could run what is woken.)
+ * busy with short turns, or all but one sleep, or nobody has anything to do.  If every worker is
+ * inside of one long turn, a spare comes (monitor.c).
  *
  * Who finds that it is time takes the number away, so that others do not come for the same reason,
  * looks at all wheels, and puts back the least time it found.  Against somebody who sets an alarm
@@ -106,7 +106,7 @@ void wf_alarm_clear(struct wf_alarm *alarm)
 bool wf_timers_are_set(weft_runtime *runtime)
 {
     bool is_any = false;
-    for (unsigned i = 0; i < runtime->worker_count && !is_any; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime) && !is_any; i++) {
         struct wf_timers *timers = &runtime->workers[i].timers;
         wf_lock_acquire(&timers->lock);
         is_any = timers->wheel.count > 0 || !wf_list_is_empty(&timers->due);
@@ -156,7 +156,7 @@ void wf_timers_look(weft_runtime *runtime, struct wf_worker *worker, int64_t now
     }
     wf_fence_seq_cst(); /* (A1) */
     int64_t least_ns = WF_FOREVER;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         struct wf_timers *timers = &runtime->workers[i].timers;
         if (wf_load_relaxed(&timers->next_ns) <= now_ns) { /* relaxed: (A1) */
             wake_due(worker, timers, now_ns);

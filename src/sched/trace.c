@@ -17,7 +17,7 @@ void wf_trace_foreign(weft_runtime *runtime, enum wf_trace_event event, uint64_t
 
 static void free_rings(weft_runtime *runtime)
 {
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
         wf_trace_ring_free(runtime->workers[i].trace);
         runtime->workers[i].trace = NULL;
     }
@@ -30,7 +30,7 @@ static int start_locked(weft_runtime *runtime, uint32_t events)
         return -EALREADY;
     }
     int rc = runtime->outside.ring == NULL ? wf_trace_shared_init(&runtime->outside, events) : 0;
-    for (unsigned i = 0; i < runtime->worker_count && rc == 0; i++) {
+    for (unsigned i = 0; i < wf_seats(runtime) && rc == 0; i++) {
         rc = wf_trace_ring_new(&runtime->workers[i].trace, events, i);
     }
     if (rc != 0) {
@@ -61,7 +61,7 @@ int weft_trace_stop(weft_runtime *runtime, int fd)
         return -EINVAL;
     }
     struct wf_trace_ring **rings =
-        wf_alloc_zeroed((size_t)runtime->worker_count + 1, sizeof(rings[0]));
+        wf_alloc_zeroed((size_t)runtime->seats_max + 1, sizeof(rings[0]));
     if (rings == NULL) {
         return -ENOMEM;
     }
@@ -70,11 +70,11 @@ int weft_trace_stop(weft_runtime *runtime, int fd)
     (void)weft_stop_the_world(runtime); /* there is a runtime: cannot fail */
     int rc = wf_load_relaxed(&runtime->is_traced) != 0 ? 0 : -EALREADY; /* relaxed: as above */
     if (rc == 0) {
-        for (unsigned i = 0; i < runtime->worker_count; i++) {
+        for (unsigned i = 0; i < wf_seats(runtime); i++) {
             rings[i] = runtime->workers[i].trace;
         }
-        rings[runtime->worker_count] = runtime->outside.ring;
-        rc = wf_trace_collect(rings, (size_t)runtime->worker_count + 1, &records, &count);
+        rings[wf_seats(runtime)] = runtime->outside.ring;
+        rc = wf_trace_collect(rings, (size_t)wf_seats(runtime) + 1, &records, &count);
         if (rc == 0) {
             wf_store_relaxed(&runtime->is_traced, 0); /* relaxed: one event more does no harm */
             free_rings(runtime);

@@ -259,7 +259,7 @@ static void loop(struct wf_worker *worker)
             const bool has_stopper_waited_or_ended = wf_load_relaxed(&runtime->stopper) == worker;
             WEFT_CHECK(!has_stopper_waited_or_ended); /* nobody would start the world again */
             wf_safe_enter(&runtime->world, &worker->safe);
-            wf_safe_leave(&runtime->world, &worker->safe);
+            wf_monitor_wake_up(worker);
         }
         /* relaxed: seen by the spawns that follow, which are in the same thread */
         if (!worker->has_seen_closing && wf_load_relaxed(&runtime->is_closing) != 0) {
@@ -293,6 +293,7 @@ void *wf_worker_main(void *arg)
         wf_seat = worker;
         wf_fiber_init_thread(&worker->loop);
         worker->now_ns = wf_clock_now();
+        wf_monitor_wake_up(worker);
         loop(worker);
         struct wf_stack *spare = wf_load_relaxed(&worker->spare); /* relaxed: our own */
         if (spare != NULL) {

@@ -214,7 +214,7 @@ static bool take(struct wf_mutex *mutex, uintptr_t holder, uintptr_t taken_off)
 static bool take_spinning(struct wf_mutex *mutex, uintptr_t holder, uintptr_t taken_off)
 {
     const struct wf_worker *worker = wf_worker_self();
-    const bool is_alone = worker != NULL && worker->is_alone;
+    const bool is_alone = worker != NULL && worker->is_lone;
     for (unsigned left = is_alone ? 0 : WF_MUTEX_SPIN; left > 0; left--) {
         if (take(mutex, holder, taken_off)) {
             return true;

@@ -175,6 +175,8 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
 #define wf_fetch_and_seq_cst(c, v)                                                                 \
     MODEL_READS("wf_fetch_and_seq_cst", MODEL_AND, MODEL_SEQ_CST, c, v)
 
+/* Whoever pays for it: a fence. */
+#define wf_fence_light() wf_fence_seq_cst()
 #define wf_fence_seq_cst()                                                                         \
     ((void)model_access(                                                                           \
         MODEL_SITE("wf_fence_seq_cst", MODEL_FENCE, "", MODEL_SEQ_CST, MODEL_RELAXED), NULL, 0,    \

@@ -100,6 +100,9 @@ class Examples(unittest.TestCase):
     def test_the_example_pool(self):
         self.check("pool")
 
+    def test_the_example_hog(self):
+        self.check("hog")
+
     def test_the_example_limiter(self):
         self.check("limiter")
 

@@ -251,7 +251,7 @@ static void worker_start_up(void)
         weft_runtime *runtime = NULL;
         expect_threads(0);
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
-        expect_threads(tour.setting->workers + (has_control ? 1 : 0));
+        expect_threads(tour.setting->workers + 1 + (has_control ? 1 : 0)); /* and the monitor */
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
         expect_threads(0);
     }

@@ -264,7 +264,9 @@ static void fill_with_blocked(weft_runtime *runtime, const struct setting *setti
     static weft_task *tasks[COUNT];
     wf_atomic_u32 open = {0};
     weft_task *awaited = go_into(runtime, stand_by, &open);
-    const unsigned threads = setting->workers + (setting->policy == WEFT_POLICY_REACTOR ? 1 : 0);
+    /* With the monitor, and perhaps the control thread. */
+    const unsigned threads =
+        setting->workers + 1 + (setting->policy == WEFT_POLICY_REACTOR ? 1 : 0);
     expect_threads(threads);
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go_into(runtime, count_blocked, awaited);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hog.c - two loops that never let go of their worker, of which there is only one; a clock ticks
+ * all the same.  Prints:
+ *
+ *     tick 1
+ *     tick 2
+ *     tick 3
+ *     both loops ran
+ */
+#include <stdio.h>
+
+#include <weft/weft.h>
+
+enum { TICKS = 3 };
+
+static bool is_over;
+
+static intptr_t loop(void *arg)
+{
+    unsigned long *turns = arg;
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+        *turns += 1;
+    }
+    return 0;
+}
+
+static intptr_t tick(void *arg)
+{
+    (void)arg;
+    unsigned long turns[2] = {0, 0};
+    weft_task *loops[2] = {weft_go(loop, &turns[0]), weft_go(loop, &turns[1])};
+    for (int i = 1; i <= TICKS; i++) {
+        weft_sleep(50 * WEFT_MILLISECOND);
+        printf("tick %d\n", i);
+    }
+    __atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
+    int rc = weft_await_all(loops, 2, NULL);
+    if (turns[0] > 0 && turns[1] > 0) {
+        puts("both loops ran");
+    }
+    return rc;
+}
+
+int main(void)
+{
+    const weft_options options = {.workers = 1};
+    return weft_run(tick, NULL, &options) == 0 ? 0 : 1;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * os/barrier.c - a fence in every thread of the process, paid by the one who asks for it.
+ */
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "os/os.h"
+
+int wf_barrier_register(void)
+{
+    if (WF_FAULT("membarrier")) {
+        return -ENOSYS;
+    }
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 ? 0
+                                                                                         : -errno;
+}
+
+void wf_barrier_everywhere(void)
+{
+    /* Fails only for who is not registered. */
+    WEFT_CHECK(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0);
+}
