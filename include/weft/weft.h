@@ -13,6 +13,7 @@
 #include <weft/buffer.h>
 #include <weft/chan.h>
 #include <weft/event.h>
+#include <weft/file.h>
 #include <weft/fork.h>
 #include <weft/future.h>
 #include <weft/io.h>

@@ -153,6 +153,12 @@ int wf_poll_until(int fd, int events, int64_t until_ns);
 /* fd.c  [worker, control thread]  The kernel has news. */
 void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up);
 
+/* ---- files --------------------------------------------------------------------------------- */
+
+/* file.c  [any]  fn(arg), on a thread that may block if the caller is a green thread.  If there is
+ * no thread, here.  -ECANCELED, -ETIMEDOUT: it has not begun. */
+intptr_t wf_call_blocking(weft_fn fn, void *arg);
+
 /* ---- connections --------------------------------------------------------------------------- */
 
 /* listen.c  [any]  The kind of a socket, by what it was opened with. */

@@ -59,6 +59,39 @@ static ssize_t attempt(struct wf_use *use, const struct transfer *transfer, uint
     return moved;
 }
 
+static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+static ssize_t call_readv(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+
+/* A call on a regular file, for a thread that may block. */
+struct file_call {
+    const struct transfer *transfer;
+    int fd;
+};
+
+static intptr_t run_file_call(void *arg)
+{
+    const struct file_call *call = arg;
+    return call->transfer->call(call->fd, call->transfer, WF_FD_FILE);
+}
+
+/* [inside, task]  What is in the cache is had at once. */
+static ssize_t move_file(const struct wf_use *use, const struct transfer *transfer)
+{
+    struct file_call call = {transfer, use->fd};
+    ssize_t got = -EAGAIN;
+    if (transfer->call == call_read) {
+        const struct iovec whole = {.iov_base = transfer->buffer, .iov_len = transfer->size};
+        got = wf_sys_read_cached(use->fd, &whole, 1, -1);
+    } else if (transfer->call == call_readv) {
+        got = wf_sys_read_cached(use->fd, transfer->parts, transfer->count, -1);
+    }
+    if (got < 0) {
+        return wf_call_blocking(run_file_call, &call);
+    }
+    wf_spend(use->self);
+    return got;
+}
+
 static ssize_t move(int fd, const struct transfer *transfer)
 {
     struct wf_use use;
@@ -68,7 +101,9 @@ static ssize_t move(int fd, const struct transfer *transfer)
         return moved;
     }
     moved = wf_use_classify(&use, &kind);
-    if (moved == 0) {
+    if (moved == 0 && kind == WF_FD_FILE && use.self != NULL) {
+        moved = move_file(&use, transfer);
+    } else if (moved == 0) {
         bool has_waited = false;
         for (;;) { /* ends with what the call gives, or when it may not wait on */
             const uint32_t news = wf_use_news(&use, transfer->side);

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -156,6 +157,57 @@ int wf_sys_set_nonblocking(int fd)
         return -errno;
     }
     return (flags & O_NONBLOCK) != 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : -errno;
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+int wf_sys_open(const char *path, int flags, mode_t mode)
+{
+    CALL(int, "open", -EMFILE, open(path, flags | O_CLOEXEC, mode));
+}
+
+ssize_t wf_sys_pread(int fd, void *buffer, size_t size, int64_t offset)
+{
+    CALL(ssize_t, "pread", -EIO, pread(fd, buffer, size, offset));
+}
+
+ssize_t wf_sys_pwrite(int fd, const void *bytes, size_t size, int64_t offset)
+{
+    CALL(ssize_t, "pwrite", -EIO, pwrite(fd, bytes, size, offset));
+}
+
+ssize_t wf_sys_read_cached(int fd, const struct iovec *parts, int count, int64_t offset)
+{
+    if (WF_FAULT("preadv2")) {
+        return -EAGAIN;
+    }
+    const ssize_t got = preadv2(fd, parts, count, offset, RWF_NOWAIT);
+    return got >= 0 ? got : -EAGAIN; /* what is wrong with it, a plain read finds out */
+}
+
+int wf_sys_fsync(int fd)
+{
+    CALL(int, "fsync", -EIO, fsync(fd));
+}
+
+int wf_sys_fdatasync(int fd)
+{
+    CALL(int, "fdatasync", -EIO, fdatasync(fd));
+}
+
+ssize_t wf_sys_copy_file_range(int to, int from, size_t size)
+{
+    CALL(ssize_t, "copy_file_range", -EXDEV, copy_file_range(from, NULL, to, NULL, size, 0));
+}
+
+ssize_t wf_sys_sendfile(int to, int from, size_t size)
+{
+    CALL(ssize_t, "sendfile", -EINVAL, sendfile(to, from, NULL, size));
+}
+
+ssize_t wf_sys_splice(int to, int from, size_t size)
+{
+    CALL(ssize_t, "splice", -EINVAL, splice(from, NULL, to, NULL, size, SPLICE_F_NONBLOCK));
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */

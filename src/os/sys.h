@@ -49,6 +49,20 @@ int wf_sys_listen(int fd, int backlog);
 int wf_sys_setsockopt(int fd, int level, int name, int value);
 int wf_sys_getsockname(int fd, struct sockaddr *address, socklen_t *address_size);
 int wf_sys_getpeername(int fd, struct sockaddr *address, socklen_t *address_size);
+/* Files.  The new one is closed on exec. */
+int wf_sys_open(const char *path, int flags, mode_t mode);
+ssize_t wf_sys_pread(int fd, void *buffer, size_t size, int64_t offset);
+ssize_t wf_sys_pwrite(int fd, const void *bytes, size_t size, int64_t offset);
+/* What is in the cache; offset -1: from where it stands.  -EAGAIN: nothing of it is, or the kernel
+ * cannot tell. */
+ssize_t wf_sys_read_cached(int fd, const struct iovec *parts, int count, int64_t offset);
+int wf_sys_fsync(int fd);
+int wf_sys_fdatasync(int fd);
+/* From where the one stands to where the other one does; 0: the end.  They do not wait for pipes.
+ */
+ssize_t wf_sys_copy_file_range(int to, int from, size_t size);
+ssize_t wf_sys_sendfile(int to, int from, size_t size);
+ssize_t wf_sys_splice(int to, int from, size_t size);
 int wf_sys_lstat(const char *path, struct stat *out);
 int wf_sys_unlink(const char *path);
 

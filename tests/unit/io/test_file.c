@@ -1,0 +1,677 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   files are read and written without keeping a worker, and whatever becomes of the task,
+ *         its buffer outlives the call; a copy brings every byte from anything to anything, and
+ *         tells how many have arrived.
+ * Method: files in a folder of their own; a pool with one thread, which is busy; a FIFO, whose open
+ *         waits for another task; copies between all kinds of ends, also where the kernel refuses
+ *         to move the bytes itself; every call that may fail does.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "fault_aids.h"
+#include "net_aids.h"
+
+/* ---- scenes ---------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/weft-file-XXXXXX";
+
+static void enter_folder(void)
+{
+    CHECK(mkdtemp(folder) != NULL);
+    CHECK_EQ(chdir(folder), 0);
+}
+
+static void leave_folder(void)
+{
+    static const char *const names[] = {"a", "b", "fifo"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        (void)unlink(names[i]); /* not every test has all of them */
+    }
+    CHECK_EQ(chdir("/"), 0);
+    CHECK_EQ(rmdir(folder), 0);
+}
+
+enum { MUCH = 300 * 1000 };
+
+static char byte_at(size_t place)
+{
+    return (char)(place * 31 + place / 251);
+}
+
+static char *much_new(void)
+{
+    char *bytes = malloc(MUCH);
+    CHECK(bytes != NULL);
+    for (size_t i = 0; i < MUCH; i++) {
+        bytes[i] = byte_at(i);
+    }
+    return bytes;
+}
+
+static void file_fill(const char *name)
+{
+    char *bytes = much_new();
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    CHECK_EQ(wf_file_write(fd, bytes, MUCH), 0);
+    CHECK_EQ(close(fd), 0);
+    free(bytes);
+}
+
+static void file_check(const char *name, size_t size)
+{
+    char piece[4096];
+    size_t place = 0;
+    ssize_t got;
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    while ((got = read(fd, piece, sizeof(piece))) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            CHECK_EQ(piece[i], byte_at(place++));
+        }
+    }
+    CHECK_EQ(place, size);
+    CHECK_EQ(close(fd), 0);
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static intptr_t write_and_read(void *arg)
+{
+    (void)arg;
+    char text[16] = "";
+    char more[4] = "";
+    const struct iovec parts[] = {{text, 4}, {more, 4}};
+    CHECK_EQ(weft_open("missing", O_RDONLY, 0), -ENOENT);
+    CHECK_EQ(weft_open(NULL, O_RDONLY, 0), -EINVAL);
+    int fd = weft_open("a", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0);
+    CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+    CHECK_EQ(weft_write(fd, "0123", 4), 4);
+    CHECK_EQ(weft_writev(fd, (const struct iovec[]){{(char[]){"45"}, 2}, {(char[]){"67"}, 2}}, 2),
+             4);
+    CHECK_EQ(weft_pwrite(fd, "xy", 2, 2), 2);
+    CHECK_EQ(weft_fsync(fd), 0);
+    CHECK_EQ(weft_fdatasync(fd), 0);
+    CHECK_EQ(weft_pread(fd, text, 8, 0), 8);
+    CHECK(memcmp(text, "01xy4567", 8) == 0);
+    CHECK_EQ(weft_pread(fd, text, 8, 8), 0);
+    CHECK_EQ(weft_pread(fd, text, 8, -1), -EINVAL);
+    CHECK_EQ(weft_read(fd, text, 8), 0); /* it stands where it was written to last */
+    CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
+    CHECK_EQ(weft_readv(fd, parts, 2), 8);
+    CHECK(memcmp(text, "01xy", 4) == 0 && memcmp(more, "4567", 4) == 0);
+    CHECK_EQ(lseek(fd, 1, SEEK_SET), 1);
+    CHECK_EQ(weft_read(fd, text, 3), 3);
+    CHECK(memcmp(text, "1xy", 3) == 0);
+    CHECK_EQ(weft_socket_recv(fd, text, 3, 0), -ENOTSOCK);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 4);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(weft_pread(fd, text, 8, 0), -EBADF);
+    CHECK_EQ(weft_fsync(-1), -EBADF);
+    return 0;
+}
+
+static void *write_and_read_in_thread(void *arg)
+{
+    CHECK_EQ(write_and_read(arg), 0);
+    return NULL;
+}
+
+static void what_is_written_is_read(void)
+{
+    pthread_t thread;
+    enter_folder();
+    run_under(EVERYWHERE, write_and_read);
+    CHECK_EQ(pthread_create(&thread, NULL, write_and_read_in_thread, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    leave_folder();
+}
+
+static intptr_t ask_for_places(void *arg)
+{
+    (void)arg;
+    char byte;
+    struct pair pair = pair_new(SOCK_STREAM);
+    CHECK_EQ(weft_pread(pair.near, &byte, 1, 0), -ESPIPE);
+    CHECK_EQ(weft_pwrite(pair.near, &byte, 1, 0), -ESPIPE);
+    CHECK_EQ(weft_fsync(pair.near), -EINVAL);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void a_socket_has_no_places(void)
+{
+    run_under(ON_ONE_WORKER, ask_for_places);
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+static intptr_t open_fifo(void *arg)
+{
+    return weft_open("fifo", *(const int *)arg, 0);
+}
+
+/* Each end waits for the other one: with one worker neither would come if the first kept it. */
+static intptr_t open_both_ends(void *arg)
+{
+    (void)arg;
+    static const int reads = O_RDONLY;
+    static const int writes = O_WRONLY;
+    weft_task *reader = go(open_fifo, (void *)(uintptr_t)&reads);
+    wait_until_blocked(reader, WEFT_WAIT_BLOCKING);
+    weft_task *writer = go(open_fifo, (void *)(uintptr_t)&writes);
+    const int near = (int)weft_await(reader);
+    const int far = (int)weft_await(writer);
+    char byte = 0;
+    CHECK(near >= 0 && far >= 0);
+    CHECK_EQ(weft_write(far, "f", 1), 1);
+    CHECK_EQ(weft_read(near, &byte, 1), 1);
+    CHECK_EQ(byte, 'f');
+    CHECK_EQ(weft_close(near), 0);
+    CHECK_EQ(weft_close(far), 0);
+    return 0;
+}
+
+static void an_open_that_waits_keeps_no_worker(void)
+{
+    enter_folder();
+    CHECK_EQ(mkfifo("fifo", 0600), 0);
+    run_under(EVERYWHERE, open_both_ends);
+    leave_folder();
+}
+
+/* The job has begun: there is a thread, and it has nothing else to do. */
+static void wait_until_one_runs(void)
+{
+    for (;;) { /* until it does */
+        weft_stats stats = stats_of(weft_runtime_self());
+        if (stats.blocking_threads == 1 && stats.blocking_idle == 0) {
+            return;
+        }
+        let_others_run();
+    }
+}
+
+/* Who is cancelled while the thread is in the kernel has what it has opened, and not a leak. */
+static intptr_t cancel_an_open(void *arg)
+{
+    (void)arg;
+    static const int reads = O_RDONLY;
+    weft_task *reader = go(open_fifo, (void *)(uintptr_t)&reads);
+    wait_until_one_runs();
+    CHECK_EQ(weft_cancel(reader), 0);
+    CHECK_EQ(weft_await(go(echo, (void *)7)), 7);
+    wait_until_blocked(reader, WEFT_WAIT_BLOCKING);
+    int far;
+    while ((far = open("fifo", O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
+        CHECK_EQ(errno, ENXIO); /* it is on its way */
+        let_others_run();
+    }
+    const int near = (int)weft_await(reader);
+    CHECK(near >= 0);
+    CHECK_EQ(weft_close(near), 0);
+    CHECK_EQ(close(far), 0);
+    return 0;
+}
+
+static void who_is_cancelled_gets_what_it_has_opened(void)
+{
+    enter_folder();
+    CHECK_EQ(mkfifo("fifo", 0600), 0);
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        tour.options.blocking_max = 1;
+        CHECK_EQ(weft_run(cancel_an_open, NULL, &tour.options), 0);
+    }
+    leave_folder();
+}
+
+struct gate {
+    wf_atomic_u32 inside;
+    wf_atomic_u32 open;
+};
+
+static intptr_t pass_gate(void *arg)
+{
+    struct gate *gate = arg;
+    raise_by_one(&gate->inside);
+    hold_for(&gate->open, 1);
+    return 0;
+}
+
+static intptr_t call_gate(void *arg)
+{
+    return weft_blocking(pass_gate, arg);
+}
+
+static intptr_t write_letter(void *arg)
+{
+    ssize_t rc = weft_pwrite(*(int *)arg, "x", 1, 0);
+    return rc == 1 ? 0 : rc;
+}
+
+static intptr_t write_for_a_moment(void *arg)
+{
+    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    CHECK_EQ(weft_pwrite(*(int *)arg, "x", 1, 0), -ETIMEDOUT);
+    return 0;
+}
+
+/* The only thread is busy, so a write waits; it may be left, and a close waits for it. */
+static intptr_t wait_for_a_thread(void *arg)
+{
+    (void)arg;
+    struct gate gate = {{0}, {0}};
+    char text[4] = "";
+    int fd = weft_open("a", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0);
+    weft_task *blocker = go(call_gate, &gate);
+    wait_for(&gate.inside, 1);
+    weft_task *cancelled = go(write_letter, &fd);
+    wait_until_blocked(cancelled, WEFT_WAIT_BLOCKING);
+    CHECK_EQ(weft_await(go(write_for_a_moment, &fd)), 0);
+    CHECK_EQ(weft_cancel(cancelled), 0);
+    CHECK_EQ(weft_await(cancelled), -ECANCELED);
+    CHECK_EQ(pread(fd, text, 1, 0), 0); /* nothing was written */
+    weft_task *patient = go(write_one, &fd);
+    wait_until_blocked(patient, WEFT_WAIT_BLOCKING);
+    const int kept = dup(fd);
+    CHECK(kept >= 0);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(weft_write(fd, "y", 1), -EBADF);
+    CHECK(is_open(fd)); /* its number is not given to anybody */
+    raise_by_one(&gate.open);
+    CHECK_EQ(weft_await(patient), 0);
+    CHECK(!is_open(fd));
+    CHECK_EQ(pread(kept, text, 4, 0), 1);
+    CHECK_EQ(text[0], 'x');
+    CHECK_EQ(close(kept), 0);
+    CHECK_EQ(weft_await(blocker), 0);
+    return 0;
+}
+
+static void a_file_waits_for_its_thread_and_keeps_no_worker(void)
+{
+    enter_folder();
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        tour.options.blocking_max = 1;
+        CHECK_EQ(weft_run(wait_for_a_thread, NULL, &tour.options), 0);
+    }
+    leave_folder();
+}
+
+static weft_poll write_in_poll(weft_cx *cx, void *state, intptr_t *result)
+{
+    char byte = 0;
+    (void)cx;
+    (void)state;
+    int fd = weft_open("a", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_write(fd, "p", 1), 1);
+    CHECK_EQ(weft_pread(fd, &byte, 1, 0), 1);
+    CHECK_EQ(byte, 'p');
+    CHECK_EQ(weft_copy(fd, fd, 1, NULL), -EAGAIN);
+    CHECK_EQ(weft_close(fd), 0);
+    *result = 0;
+    return WEFT_READY;
+}
+
+static intptr_t spawn_poll(void *arg)
+{
+    (void)arg;
+    weft_task *task = NULL;
+    CHECK_EQ(weft_spawn_poll(&task, write_in_poll, NULL, 0, NULL), 0);
+    CHECK_EQ(weft_await(task), 0);
+    CHECK_EQ(stats_of(weft_runtime_self()).blocking_done, 0);
+    return 0;
+}
+
+static void a_poll_task_makes_the_call_itself(void)
+{
+    enter_folder();
+    run_under(ON_ONE_WORKER, spawn_poll);
+    leave_folder();
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+enum kind { OF_FILE, OF_PIPE, OF_TCP, OF_UNIX, KINDS };
+
+/* An end of a copy, and the task behind it that writes or reads. */
+struct party {
+    enum kind kind;
+    int fd;  /* the copy's */
+    int far; /* the task's; -1: a file */
+    size_t seen;
+    weft_task *task;
+};
+
+static intptr_t feed(void *arg)
+{
+    struct party *party = arg;
+    char *bytes = much_new();
+    intptr_t rc = weft_write_all(party->far, bytes, MUCH);
+    free(bytes);
+    CHECK_EQ(weft_close(party->far), 0);
+    return rc;
+}
+
+static intptr_t swallow(void *arg)
+{
+    struct party *party = arg;
+    char piece[5000];
+    ssize_t got;
+    while ((got = weft_read(party->far, piece, sizeof(piece))) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            CHECK_EQ(piece[i], byte_at(party->seen++));
+        }
+    }
+    CHECK_EQ(weft_close(party->far), 0);
+    return got;
+}
+
+static struct pair ends_of(enum kind kind)
+{
+    int pipes[2];
+    if (kind != OF_PIPE) {
+        return kind == OF_TCP ? tcp_pair_new() : pair_new(SOCK_STREAM);
+    }
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    return (struct pair){pipes[0], pipes[1]};
+}
+
+static void source_open(struct party *party)
+{
+    party->far = -1;
+    if (party->kind == OF_FILE) {
+        party->fd = weft_open("a", O_RDONLY, 0);
+        CHECK(party->fd >= 0);
+        return;
+    }
+    struct pair pair = ends_of(party->kind);
+    party->fd = pair.near;
+    party->far = pair.far;
+    party->task = go(feed, party);
+}
+
+static void sink_open(struct party *party, int flags)
+{
+    party->far = -1;
+    party->seen = 0;
+    if (party->kind == OF_FILE) {
+        party->fd = weft_open("b", O_WRONLY | O_CREAT | O_TRUNC | flags, 0600);
+        CHECK(party->fd >= 0);
+        return;
+    }
+    struct pair pair = ends_of(party->kind);
+    party->fd = pair.far;
+    party->far = pair.near;
+    party->task = go(swallow, party);
+}
+
+static intptr_t party_end(struct party *party)
+{
+    CHECK_EQ(weft_close(party->fd), 0);
+    return party->far >= 0 ? weft_await(party->task) : 0;
+}
+
+static void copy_between(enum kind from, enum kind to, int flags)
+{
+    struct party source = {.kind = from};
+    struct party sink = {.kind = to};
+    size_t first = 0;
+    size_t rest = 0;
+    source_open(&source);
+    sink_open(&sink, flags);
+    CHECK_EQ(weft_copy(sink.fd, source.fd, MUCH / 3, &first), 0);
+    CHECK_EQ(first, MUCH / 3);
+    CHECK_EQ(weft_copy(sink.fd, source.fd, 0, NULL), 0);
+    CHECK_EQ(weft_copy(sink.fd, source.fd, SIZE_MAX, &rest), 0);
+    CHECK_EQ(rest, MUCH - first);
+    CHECK_EQ(weft_copy(sink.fd, source.fd, 1, &rest), 0);
+    CHECK_EQ(rest, 0);
+    CHECK_EQ(party_end(&source), 0);
+    CHECK_EQ(party_end(&sink), 0);
+    if (to == OF_FILE) {
+        file_check("b", MUCH);
+    } else {
+        CHECK_EQ(sink.seen, MUCH);
+    }
+}
+
+static intptr_t copy_all_ways(void *arg)
+{
+    (void)arg;
+    for (enum kind from = 0; from < KINDS; from++) {
+        for (enum kind to = 0; to < KINDS; to++) {
+            copy_between(from, to, 0);
+        }
+        copy_between(from, OF_FILE, O_APPEND); /* no call of the kernel copies to the end */
+    }
+    return 0;
+}
+
+static void a_copy_brings_everything_anywhere(void)
+{
+    enter_folder();
+    file_fill("a");
+    run_under(EVERYWHERE, copy_all_ways);
+    leave_folder();
+}
+
+static void *copy_in_thread(void *arg)
+{
+    size_t copied = 0;
+    struct pair pair = *(struct pair *)arg;
+    int file = weft_open("a", O_RDONLY, 0);
+    CHECK(file >= 0);
+    CHECK_EQ(weft_copy(pair.far, file, SIZE_MAX, &copied), 0);
+    CHECK_EQ(copied, MUCH);
+    CHECK_EQ(weft_close(file), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return NULL;
+}
+
+static void a_thread_may_copy_too(void)
+{
+    pthread_t thread;
+    size_t copied = 0;
+    struct pair pair = tcp_pair_new();
+    enter_folder();
+    file_fill("a");
+    CHECK_EQ(pthread_create(&thread, NULL, copy_in_thread, &pair), 0);
+    int file = weft_open("b", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK_EQ(weft_copy(file, pair.near, SIZE_MAX, &copied), 0);
+    CHECK_EQ(copied, MUCH);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(weft_close(file), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    file_check("b", MUCH);
+    leave_folder();
+}
+
+struct copier {
+    int to;
+    int from;
+    size_t copied;
+};
+
+static intptr_t copy_on(void *arg)
+{
+    struct copier *copier = arg;
+    return weft_copy(copier->to, copier->from, SIZE_MAX, &copier->copied);
+}
+
+/* The far end of a socket takes a part and then no more; what it got is what the copy says. */
+static intptr_t cancel_copies(void *arg)
+{
+    (void)arg;
+    int pipes[2];
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    struct pair pair = pair_new(SOCK_STREAM);
+    struct copier copier = {.to = pair.near, .from = pipes[0]};
+    weft_task *task = go(copy_on, &copier);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    CHECK_EQ(weft_write(pipes[1], "abc", 3), 3);
+    char text[4];
+    CHECK_EQ(weft_read_full(pair.far, text, 3), 3);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    CHECK_EQ(weft_cancel(task), 0);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    CHECK_EQ(copier.copied, 3);
+    struct copier from_file = {.to = pair.near, .from = weft_open("a", O_RDONLY, 0)};
+    CHECK(from_file.from >= 0);
+    int small = 4096;
+    CHECK_EQ(setsockopt(pair.near, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+    task = go(copy_on, &from_file);
+    wait_until_blocked(task, WEFT_WAIT_WRITABLE);
+    CHECK_EQ(weft_cancel(task), 0);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    CHECK(from_file.copied > 0 && from_file.copied < MUCH);
+    CHECK_EQ(lseek(from_file.from, 0, SEEK_CUR), from_file.copied); /* nothing is lost */
+    CHECK_EQ(weft_close(pair.near), 0);
+    char *bytes = malloc(MUCH);
+    CHECK(bytes != NULL);
+    CHECK_EQ(weft_read_full(pair.far, bytes, MUCH), from_file.copied);
+    free(bytes);
+    CHECK_EQ(weft_close(from_file.from), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    CHECK_EQ(weft_close(pipes[0]), 0);
+    CHECK_EQ(weft_close(pipes[1]), 0);
+    return 0;
+}
+
+static void a_copy_that_is_cancelled_tells_what_has_arrived(void)
+{
+    enter_folder();
+    file_fill("a");
+    run_under(EVERYWHERE, cancel_copies);
+    leave_folder();
+}
+
+/* No signal ends the process, whichever call notices it. */
+static intptr_t copy_to_nobody(void *arg)
+{
+    (void)arg;
+    static const enum kind sources[] = {OF_FILE, OF_PIPE, OF_TCP};
+    static const enum kind sinks[] = {OF_PIPE, OF_UNIX};
+    for (size_t i = 0; i < 6; i++) {
+        struct party source = {.kind = sources[i % 3]};
+        size_t copied = 0;
+        source_open(&source);
+        struct pair pair = ends_of(sinks[i / 3]);
+        CHECK_EQ(weft_close(pair.near), 0);
+        CHECK_EQ(weft_copy(pair.far, source.fd, SIZE_MAX, &copied), -EPIPE);
+        CHECK_EQ(copied, 0);
+        CHECK_EQ(weft_close(pair.far), 0);
+        CHECK(party_end(&source) <= 0);
+    }
+    return 0;
+}
+
+static intptr_t copy_oddly(void *arg)
+{
+    size_t copied = 7;
+    int pipes[2];
+    CHECK_EQ(copy_to_nobody(arg), 0);
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    CHECK_EQ(weft_copy(-1, pipes[0], 1, &copied), -EBADF);
+    CHECK_EQ(copied, 0);
+    CHECK_EQ(weft_copy(pipes[1], 1000, 1, &copied), -EBADF);
+    CHECK_EQ(weft_write(pipes[1], "x", 1), 1);
+    CHECK_EQ(weft_copy(pipes[0], pipes[0], 1, &copied), -EBADF); /* cannot be written to */
+    int file = weft_open("b", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    int kernel = weft_open("/proc/self/status", O_RDONLY, 0); /* says that it has no bytes */
+    CHECK(file >= 0 && kernel >= 0);
+    CHECK_EQ(weft_copy(file, kernel, SIZE_MAX, &copied), 0);
+    CHECK(copied > 100);
+    int root = weft_open("/", O_RDONLY, 0);
+    CHECK_EQ(weft_copy(file, root, 1, &copied), -EISDIR);
+    CHECK_EQ(weft_close(root), 0);
+    CHECK_EQ(weft_close(file), 0);
+    CHECK_EQ(weft_close(kernel), 0);
+    CHECK_EQ(weft_close(pipes[0]), 0);
+    CHECK_EQ(weft_close(pipes[1]), 0);
+    return 0;
+}
+
+static void odd_ends_are_copied_or_refused(void)
+{
+    enter_folder();
+    file_fill("a");
+    run_under(ON_ONE_WORKER, copy_oddly);
+    leave_folder();
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+#ifdef WF_TEST_AIDS
+
+static intptr_t copy_with_fault(void *arg)
+{
+    struct faults *faults = arg;
+    unsigned refused = 0;
+    int file = open("a", O_RDONLY | O_CLOEXEC);
+    int to = open("b", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int pipes[2];
+    size_t copied[3];
+    char text[8];
+    CHECK(file >= 0 && to >= 0);
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    faults_begin(faults);
+    refused += weft_copy(to, file, 1000, &copied[0]) != 0;
+    refused += weft_copy(pipes[1], file, 1000, &copied[1]) != 0;
+    refused += weft_copy(to, pipes[0], copied[1], &copied[2]) != 0;
+    refused += weft_pwrite(to, "weft", 4, 5000) != 4;
+    ssize_t got = weft_pread(to, text, 4, 5000);
+    refused += got < 0;
+    refused += weft_fsync(to) != 0;
+    refused += weft_fdatasync(to) != 0;
+    int opened = weft_open("a", O_RDONLY, 0);
+    refused += opened < 0;
+    faults_end(faults);
+    CHECK(got < 4 || memcmp(text, "weft", 4) == 0 || faults->what != NULL);
+    CHECK(faults->what != NULL || (copied[0] == 1000 && copied[1] == 1000 && copied[2] == 1000));
+    CHECK_EQ(lseek(to, 0, SEEK_CUR), copied[0] + copied[2]);
+    faults_refused(faults, refused);
+    CHECK(opened < 0 || weft_close(opened) == 0);
+    CHECK_EQ(weft_close(file), 0);
+    CHECK_EQ(weft_close(to), 0);
+    CHECK_EQ(weft_close(pipes[0]), 0);
+    CHECK_EQ(weft_close(pipes[1]), 0);
+    return 0;
+}
+
+static void a_call_on_a_file_that_fails_says_so(void)
+{
+    enter_folder();
+    file_fill("a");
+    faults_prepare();
+    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0); /* the table of descriptors stays */
+    fail_each(copy_with_fault, 6); /* open, pwrite, fsync, fdatasync, fstat, memory */
+    leave_folder();
+}
+
+#endif
+
+static const struct tap_test tests[] = {
+    TAP_TEST(what_is_written_is_read),
+    TAP_TEST(a_socket_has_no_places),
+    TAP_TEST(an_open_that_waits_keeps_no_worker),
+    TAP_TEST(who_is_cancelled_gets_what_it_has_opened),
+    TAP_TEST(a_file_waits_for_its_thread_and_keeps_no_worker),
+    TAP_TEST(a_poll_task_makes_the_call_itself),
+    TAP_TEST(a_copy_brings_everything_anywhere),
+    TAP_TEST(a_thread_may_copy_too),
+    TAP_TEST(a_copy_that_is_cancelled_tells_what_has_arrived),
+    TAP_TEST(odd_ends_are_copied_or_refused),
+#ifdef WF_TEST_AIDS
+    TAP_TEST(a_call_on_a_file_that_fails_says_so),
+#endif
+};
+TAP_MAIN(tests)
