@@ -7,8 +7,8 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <weft/net.h>
 #include <weft/weft.h>
 
 enum { CLIENTS = 100, LINES = 10 };
@@ -75,5 +75,5 @@ static intptr_t run(void *arg)
 
 int main(int argc, char **argv)
 {
-    return weft_run(run, argc > 1 ? argv[1] : NULL, NULL) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return weft_run(run, argc > 1 ? argv[1] : NULL, NULL) == 0 ? 0 : 1;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/net.h>
 #include <weft/weft.h>
 
 struct lookup {

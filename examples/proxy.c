@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/net.h>
 #include <weft/weft.h>
 
 static const char *target;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * weft/weft.h - all of Weft: tasks for C, woven over a few threads.
+ *
+ * But for weft/net.h, addresses and connections: it needs <sys/socket.h>, whose names (send,
+ * listen, bind, ...) a program may use for its own functions.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
@@ -17,7 +20,6 @@
 #include <weft/fork.h>
 #include <weft/future.h>
 #include <weft/io.h>
-#include <weft/net.h>
 #include <weft/obs.h>
 #include <weft/par.h>
 #include <weft/poll.h>

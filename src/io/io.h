@@ -31,6 +31,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <weft/net.h>
 #include <weft/weft.h>
 
 #include "base/base.h"

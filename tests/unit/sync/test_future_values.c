@@ -51,7 +51,7 @@ static void future_init(weft_wait_future *future, enum kind kind, struct objects
     }
 }
 
-static void send_to(enum kind kind, struct objects *objects)
+static void send(enum kind kind, struct objects *objects)
 {
     const int64_t item = 77;
     if (kind == ONESHOT) {
@@ -146,7 +146,7 @@ static intptr_t wait_for_each(void *arg)
         CHECK_EQ(weft_await(task), -ETIMEDOUT);
         task = wait_go(&(struct waiter){.kind = kind, .objects = &objects});
         wait_for_state(task, WEFT_BLOCKED);
-        send_to(kind, &objects);
+        send(kind, &objects);
         CHECK_EQ(weft_await(task), 0);
         check_received(kind, &objects);
         objects_done(&objects);
@@ -169,7 +169,7 @@ static intptr_t drop_each(void *arg)
         weft_task *task =
             wait_go(&(struct waiter){.kind = kind, .objects = &objects, .is_fickle = true});
         wait_for_state(task, WEFT_BLOCKED);
-        send_to(kind, &objects);
+        send(kind, &objects);
         CHECK_EQ(weft_await(task), 99);
         receive_now(kind, &objects);
         objects_done(&objects);
@@ -199,7 +199,7 @@ static void who_is_ended_by_force_has_received_nothing(void)
         wait_for_state(task, WEFT_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
-        send_to(kind, &objects); /* nobody is there who could be woken */
+        send(kind, &objects); /* nobody is there who could be woken */
         receive_now(kind, &objects);
         objects_done(&objects);
     }
@@ -215,7 +215,7 @@ static intptr_t await_at_once(void *arg)
         struct objects objects;
         weft_wait_future future;
         objects_init(&objects);
-        send_to(kind, &objects);
+        send(kind, &objects);
         future_init(&future, kind, &objects);
         CHECK_EQ(weft_await_future(&future.future), 0);
         check_received(kind, &objects);
@@ -247,7 +247,7 @@ static intptr_t await_oddly(void *arg)
     weft_wait_future future;
     objects_init(&objects);
     for (int i = 0; i < 10; i++) {
-        send_to(BROADCAST, &objects);
+        send(BROADCAST, &objects);
     }
     future_init(&future, BROADCAST, &objects);
     CHECK_EQ(weft_await_future(&future.future), 6);
@@ -296,7 +296,7 @@ struct listener {
 };
 
 /* Until the close: what comes is in order, and with what it missed it is all. */
-static weft_poll hearken(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll listen(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct listener *state = *(struct listener **)arg;
     for (;;) { /* Ends with the close, or when it has to wait. */
@@ -342,8 +342,7 @@ static intptr_t listen_to_a_storm(void *arg)
         struct listener *listener = &listeners[i];
         CHECK_EQ(weft_subscribe(&listener->subscription, broadcast), 0);
         CHECK_EQ(
-            weft_spawn_poll(&tasks[i], hearken, (const void *)&listener, sizeof(listener), NULL),
-            0);
+            weft_spawn_poll(&tasks[i], listen, (const void *)&listener, sizeof(listener), NULL), 0);
     }
     CHECK_EQ(weft_await(go(broadcast_to_all, broadcast)), 0);
     CHECK_EQ(weft_await_all(tasks, LISTENERS, NULL), 0);
