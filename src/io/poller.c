@@ -5,7 +5,7 @@
  * It is opened by the first task that needs it, so a runtime without I/O has neither its
  * descriptors nor its cost.  What the watcher's wait has found lies in `caught` until the watcher
  * may wake tasks again; whoever else looks in passing takes its own events, and an event is given
- * to one of them.
+ * to one of them.  Also a call is: so who looks in passing and gets one makes it again.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,13 +17,18 @@ static struct wf_poller *of_driver(struct wf_driver *driver)
     return wf_container_of(driver, struct wf_poller, driver);
 }
 
-static void tell(const struct wf_event *events, int count)
+/* True: among them was a call. */
+static bool tell(const struct wf_event *events, int count)
 {
+    bool is_called = false;
     for (int i = 0; i < count; i++) {
         if (events[i].entry != NULL) {
             wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up);
+        } else {
+            is_called = true;
         }
     }
+    return is_called;
 }
 
 /* ---- the driver ---------------------------------------------------------------------------- */
@@ -47,16 +52,20 @@ static void gather(struct wf_driver *driver, struct wf_worker *worker)
     struct wf_poller *poller = of_driver(driver);
     const int count = poller->caught_count;
     poller->caught_count = 0;
-    tell(poller->caught, count);
+    (void)tell(poller->caught, count); /* a call was for the caller, and is heard */
 }
 
 static void look(struct wf_driver *driver, struct wf_worker *worker)
 {
-    (void)worker;
     struct wf_event events[WF_POLLER_GLANCE];
     struct wf_poller *poller = of_driver(driver);
     int count = poller->backend->wait(poller, events, WF_POLLER_GLANCE, 0);
-    tell(events, count);
+    /* It was for the watcher, if there is one: who began to be after we had looked for it.
+     * relaxed: it was before the call, of which the kernel has told us. */
+    if (tell(events, count) && worker != NULL &&
+        wf_load_relaxed(&worker->runtime->is_watched) != 0) {
+        poller->backend->call(poller);
+    }
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */

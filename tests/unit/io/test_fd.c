@@ -577,6 +577,45 @@ static void news_are_heard_while_all_are_busy(void)
     run_under(EVERYWHERE, hear_while_busy);
 }
 
+/* One that looks in passing takes a call away from who sleeps, and makes it again. */
+static intptr_t take_calls(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
+    struct wf_worker *self = wf_worker_self();
+    weft_runtime *runtime = self->runtime;
+    struct wf_driver *driver = wf_driver_of(runtime);
+    struct wf_worker *other = &runtime->workers[1 - self->index];
+    for (int round = 0; round < 50; round++) {
+        uint64_t parked;
+        do { /* until the other has slept for a while, as the watcher */
+            parked = wf_counter_read(&other->counters.parked);
+            for (int i = 0; i < 20; i++) {
+                (void)sched_yield();
+            }
+        } while (wf_load_relaxed(&runtime->is_watched) == 0 ||
+                 wf_counter_read(&other->counters.parked) != parked);
+        driver->berth.call(&driver->berth);
+        driver->look(driver, self);
+        while (wf_counter_read(&other->counters.parked) == parked) { /* it is called all the same */
+            (void)sched_yield();
+        }
+    }
+    return 0;
+}
+
+static void a_call_that_another_hears_is_handed_on(void)
+{
+    /* In this order the watcher has no reason to wake by itself. */
+    const weft_options options = {
+        .size = sizeof(options),
+        .workers = 2,
+        .order = WEFT_ORDER_DEPTH_FIRST,
+        .no_monitor = true,
+    };
+    CHECK_EQ(weft_run(take_calls, NULL, &options), 0);
+}
+
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 static intptr_t talk(void *arg)
@@ -641,6 +680,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(time_goes_on_beside_io),
     TAP_TEST(work_from_outside_is_heard),
     TAP_TEST(news_are_heard_while_all_are_busy),
+    TAP_TEST(a_call_that_another_hears_is_handed_on),
     TAP_TEST(a_call_that_fails_is_told),
 };
 TAP_MAIN(tests)
