@@ -63,6 +63,10 @@ weft_model(model_once tests/model/model_once.c src/sync/once.c src/sync/spin.c s
   src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_oneshot tests/model/model_oneshot.c src/sync/oneshot.c src/sync/spin.c
   src/sched/state.c src/os/lock.c src/os/park.c)
+weft_model(model_broadcast tests/model/model_broadcast.c src/sync/broadcast.c src/sync/spin.c
+  src/sync/waitq.c src/sched/state.c src/os/lock.c src/os/park.c)
+weft_model(model_watch tests/model/model_watch.c src/sync/watch.c src/sync/spin.c src/sync/waitq.c
+  src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_event tests/model/model_event.c src/sync/notify.c src/sync/group.c src/sync/spin.c
   src/sync/waitq.c src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_trace tests/model/model_trace.c src/trace/ring.c src/os/lock.c)

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   with src/sync/broadcast.c every subscriber receives every item or is told that it missed
+ *         some, whoever waits hears of an item and of the close, and nobody touches what is gone,
+ *         in every order of steps under every memory model.
+ * Method: items are plain data.  A lost wake-up is a deadlock.  The broadcast comes from the
+ *         checker's heap and goes with its last handle, wherever that is dropped.
+ */
+#include "model/sync_aids.h"
+#include "sync/chan.h"
+
+static weft_broadcast *broadcast;
+static weft_subscription subscriptions[MODEL_THREADS_MAX];
+static uint64_t items[MODEL_THREADS_MAX]; /* received last */
+static struct wf_wait_node *left_node;
+
+static void start_with(size_t capacity)
+{
+    start_tasks();
+    left_node = NULL;
+    MODEL_REQUIRE(weft_broadcast_open(&broadcast, sizeof(uint64_t), capacity) == 0);
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        MODEL_REQUIRE(weft_subscribe(&subscriptions[i], broadcast) == 0);
+        items[i] = 0;
+    }
+}
+
+static void start(void)
+{
+    start_with(2);
+}
+
+static void send(uint64_t item)
+{
+    MODEL_REQUIRE(weft_broadcast_send(broadcast, &item) == 0);
+}
+
+/* One is there, and the next will take its place. */
+static void start_small(void)
+{
+    start_with(1);
+    send(1);
+}
+
+static void start_sent(void)
+{
+    start();
+    send(1);
+}
+
+static void start_foreign(void)
+{
+    start();
+    is_foreign[0] = true;
+}
+
+/* Thread 3, which does not exist, waits by a future. */
+static void start_with_one_left(void)
+{
+    start();
+    left_node = wf_alloc_zeroed(1, sizeof(*left_node));
+    wf_node_init(left_node, &selves[3]);
+    MODEL_REQUIRE(wf_broadcast_begin(&subscriptions[3], left_node, &items[3]) == -EINPROGRESS);
+}
+
+static void check(void)
+{
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        weft_unsubscribe(&subscriptions[i]);
+    }
+    weft_broadcast_drop(broadcast);
+    wf_free(left_node);
+}
+
+static void check_both(void)
+{
+    MODEL_REQUIRE(wf_load_relaxed(&left_node->is_granted) == 1);
+    wf_node_reset(left_node);
+    MODEL_REQUIRE(wf_broadcast_begin(&subscriptions[3], left_node, &items[3]) == 0);
+    MODEL_REQUIRE(items[3] == 1);
+    check();
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+static int64_t receive(void)
+{
+    return weft_broadcast_recv(&subscriptions[model_thread()], &items[model_thread()]);
+}
+
+static void receive_one(void)
+{
+    MODEL_REQUIRE(receive() == 0);
+    MODEL_REQUIRE(wf_plain_load(&items[model_thread()]) == 1);
+}
+
+/* Two are sent, one is kept. */
+static void receive_the_last(void)
+{
+    const int64_t missed = receive();
+    MODEL_REQUIRE(missed == (wf_plain_load(&items[model_thread()]) == 1 ? 0 : 1));
+    if (missed == 0) {
+        MODEL_REQUIRE(receive() == 0);
+    }
+    MODEL_REQUIRE(wf_plain_load(&items[model_thread()]) == 2);
+}
+
+static void receive_until_closed(void)
+{
+    receive_one();
+    MODEL_REQUIRE(receive() == -EPIPE);
+}
+
+static void receive_cancelled(void)
+{
+    const int64_t rc = receive();
+    MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
+    MODEL_REQUIRE(rc != 0 || wf_plain_load(&items[0]) == 1);
+}
+
+/* The last handle may be this one's. */
+static void receive_and_leave(void)
+{
+    receive_one();
+    weft_unsubscribe(&subscriptions[model_thread()]);
+}
+
+static void send_one(void)
+{
+    send(1);
+}
+
+static void send_the_second(void)
+{
+    send(2);
+}
+
+static void close_it(void)
+{
+    MODEL_REQUIRE(weft_broadcast_close(broadcast) == 0);
+}
+
+static void send_and_drop(void)
+{
+    send(1);
+    for (unsigned i = 1; i < MODEL_THREADS_MAX; i++) {
+        weft_unsubscribe(&subscriptions[i]);
+    }
+    weft_broadcast *mine = broadcast;
+    broadcast = NULL;
+    weft_broadcast_drop(mine);
+}
+
+static void cancel_and_send(void)
+{
+    cancel(0);
+    send(1);
+}
+
+static void send_and_cancel(void)
+{
+    send(1);
+    cancel(0);
+}
+
+static void abandon_left(void)
+{
+    struct wf_wait_node *node = left_node;
+    wf_waitq_abandon(node);
+    left_node = NULL;
+    wf_free(node);
+}
+
+static const struct model_test tests[] = {
+    {.name = "an item",
+     .setup = start,
+     .threads = {receive_one, send_one},
+     .names = {"receives", "sends"},
+     .bound = {0, 2, 4}, /* one preemption under tso, three under view */
+     .check = check},
+    {.name = "a foreign thread receives",
+     .setup = start_foreign,
+     .threads = {receive_one, send_one},
+     .names = {"thread", "sends"},
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
+     .check = check},
+    {.name = "one is missed, or not",
+     .setup = start_small,
+     .threads = {receive_the_last, send_the_second},
+     .names = {"receives", "sends"},
+     .bound = {3, 2, 2}, /* two preemptions, else one */
+     .check = check},
+    {.name = "two receive",
+     .setup = start_with_one_left,
+     .threads = {receive_one, send_one},
+     .names = {"receives", "sends"},
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
+     .check = check_both},
+    {.name = "the close",
+     .setup = start_sent,
+     .threads = {receive_until_closed, close_it},
+     .names = {"receives", "closes"},
+     .bound = {3, 2, 2}, /* two preemptions, else one */
+     .check = check},
+    {.name = "a cancel before a send",
+     .setup = start,
+     .threads = {receive_cancelled, cancel_and_send},
+     .names = {"cancelled", "sends"},
+     .bound = {4, 2, 3}, /* as above */
+     .check = check},
+    {.name = "a cancel after a send",
+     .setup = start,
+     .threads = {receive_cancelled, send_and_cancel},
+     .names = {"cancelled", "sends"},
+     .bound = {4, 2, 3}, /* as above */
+     .check = check},
+    {.name = "it goes with the last handle",
+     .setup = start,
+     .threads = {receive_and_leave, send_and_drop},
+     .names = {"receives", "sends"},
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
+     .check = check},
+    {.name = "one that never runs again is taken out",
+     .setup = start_with_one_left,
+     .threads = {abandon_left, send_one},
+     .names = {"closer", "sends"},
+     .bound = {4, 2, 3}, /* as above */
+     .check = check},
+};
+
+int main(int argc, char **argv)
+{
+    static const struct model_suite suite = {"broadcast", tests, MODEL_COUNT(tests),
+                                             NULL,        0,     "src/sync/broadcast.c"};
+    return model_main(argc, argv, &suite);
+}
