@@ -8,6 +8,7 @@
  *         is a use after free.  A lost wake-up is a deadlock.
  */
 #include "model/sync_aids.h"
+#include "sync/chan.h"
 
 static weft_oneshot *oneshot;
 static int letters[MODEL_THREADS_MAX]; /* plain: written by thread i before it sends */
@@ -115,6 +116,45 @@ static void receive_close_and_free(void)
     wf_free(old);
 }
 
+/* As a future does, which asks and is woken; the waiter goes as soon as it knows. */
+static int receive_by_asking(void)
+{
+    struct weft_task *self = wf_task_self();
+    struct wf_waiter *waiter = wf_alloc_zeroed(1, sizeof(*waiter));
+    void *value = NULL;
+    wf_waiter_init(waiter, self);
+    int rc = wf_oneshot_begin(oneshot, waiter, &value);
+    while (rc == -EINPROGRESS) { /* each turn but the last has been woken */
+        if (wf_task_interrupted(self) != 0) {
+            wf_oneshot_abandon(oneshot);
+            rc = -ECANCELED;
+            break;
+        }
+        wf_task_suspend(self);
+        rc = wf_oneshot_granted(oneshot, &value);
+    }
+    wf_free(waiter);
+    if (rc == 0) {
+        received++;
+        MODEL_REQUIRE(wf_plain_load((int *)value) == 1);
+    }
+    return rc;
+}
+
+static void ask_and_free(void)
+{
+    weft_oneshot *old = oneshot;
+    MODEL_REQUIRE(receive_by_asking() == 0);
+    oneshot = NULL;
+    wf_free(old);
+}
+
+static void ask_cancelled(void)
+{
+    const int rc = receive_by_asking();
+    MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
+}
+
 static void receive_closed(void)
 {
     const int rc = receive();
@@ -184,6 +224,22 @@ static const struct model_test tests[] = {
      .setup = start_foreign_sender,
      .threads = {receive_and_free, send_it},
      .names = {"receiver", "thread"},
+     .check = check},
+    {.name = "a future receives and frees it",
+     .setup = start,
+     .threads = {ask_and_free, send_it},
+     .names = {"future", "sender"},
+     .check = check},
+    {.name = "a foreign thread sends to a future, which frees it",
+     .setup = start_foreign_sender,
+     .threads = {ask_and_free, send_it},
+     .names = {"future", "thread"},
+     .check = check},
+    {.name = "a future is dropped",
+     .setup = start,
+     .threads = {ask_cancelled, send_it, cancel_first},
+     .names = {"future", "sender", "canceller"},
+     .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
     {.name = "a close, and the receiver frees it",
      .setup = start,
