@@ -114,6 +114,7 @@ weft_test(test_buffer tests/unit/io/test_buffer.c tests/fuzz/fuzz_buffer.c)
 target_compile_definitions(test_buffer PRIVATE WEFT_CORPUS="${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/buffer")
 weft_test(test_files tests/unit/io/test_file.c)
 weft_test(test_listen tests/unit/io/test_listen.c)
+weft_test(test_signal tests/unit/io/test_signal.c)
 weft_test(test_resolve tests/unit/io/test_resolve.c)
 weft_test(test_dial tests/unit/io/test_dial.c)
 

@@ -2,8 +2,8 @@
 /*
  * weft/weft.h - all of Weft: tasks for C, woven over a few threads.
  *
- * But for weft/net.h, addresses and connections: it needs <sys/socket.h>, whose names (send,
- * listen, bind, ...) a program may use for its own functions.
+ * But for weft/net.h, addresses and connections, and weft/signals.h: they need <sys/socket.h> and
+ * <signal.h>, whose names (send, listen, kill, ...) a program may use for its own functions.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H

@@ -9,6 +9,8 @@
 #define WF_OS_SYS_H
 
 #include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -65,6 +67,18 @@ ssize_t wf_sys_sendfile(int to, int from, size_t size);
 ssize_t wf_sys_splice(int to, int from, size_t size);
 int wf_sys_lstat(const char *path, struct stat *out);
 int wf_sys_unlink(const char *path);
+
+/* One that can be read from when a signal of the set is there; closed on exec, does not block. */
+int wf_sys_signalfd(const sigset_t *set);
+/* Takes a signal that is there: its number.  -EAGAIN: none. */
+int wf_sys_signal_take(const sigset_t *set, siginfo_t *info);
+/* The same; waits. */
+int wf_sys_signal_wait(const sigset_t *set, siginfo_t *info);
+/* Makes the second another number of the first: what it was is closed.  Closed on exec. */
+int wf_sys_replace(int by, int fd);
+/* Of the calling thread. */
+void wf_sys_signals_block(const sigset_t *set);
+void wf_sys_signals_blocked(sigset_t *out);
 
 int wf_sys_epoll_create(void);
 /* One that is there already is set anew: it is reported what there is. */
