@@ -115,7 +115,15 @@ typedef struct weft_options {
  * threads; -EDEADLK: all tasks waited for each other; -EPERM: called from inside a task. */
 WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options);
 
-/* Starts the workers.  Errors as above. */
+/*
+ * Starts the workers.  Errors as above.
+ *
+ * A process with a runtime may call fork, in a task as well; weft_child_spawn is the better way.
+ * In the child there are no workers, and the task that called it is one no more: it is a thread,
+ * which is to call exec or _exit.  Calls that would start tasks, wait for some, or open or close a
+ * runtime give -EPERM there; what else waits for other tasks waits for ever; the return of the
+ * task's function is stopped by a check.  Descriptors are shared with the parent as ever.
+ */
 WEFT_API int weft_runtime_open(weft_runtime **out, const weft_options *options);
 
 /*

@@ -207,7 +207,7 @@ static inline __attribute__((always_inline)) int wait_for_end(struct weft_task *
         return 0;
     }
     if (self == NULL) {
-        return wait_listed(NULL, task);
+        return wf_is_forked() ? -EPERM : wait_listed(NULL, task);
     }
     int rc = wf_interrupted(self);
     if (rc != 0) {

@@ -128,6 +128,9 @@ int weft_runtime_spawn_poll(weft_runtime *runtime, weft_task **out, weft_poll_fn
         .options = options,
         .site = __builtin_return_address(0),
     };
+    if (wf_is_forked()) {
+        return -EPERM;
+    }
     return runtime != NULL ? spawn_poll(runtime, out, &spawn) : -EINVAL;
 }
 

@@ -273,9 +273,14 @@ int weft_runtime_open(weft_runtime **out, const weft_options *options)
     if (rc != 0) {
         return rc;
     }
+    rc = wf_forked_enter();
+    if (rc != 0) {
+        return rc;
+    }
     weft_runtime *runtime = wf_alloc_aligned(WF_CACHE_LINE, sizeof(*runtime));
     if (runtime == NULL) {
-        return -ENOMEM;
+        rc = -ENOMEM;
+        goto leave_process;
     }
     memset(runtime, 0, sizeof(*runtime));
     runtime->options = filled;
@@ -302,6 +307,8 @@ dismantle_runtime:
     dismantle(runtime);
 free_runtime:
     wf_free(runtime);
+leave_process:
+    wf_forked_leave();
     return rc;
 }
 
@@ -440,6 +447,9 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
     if (runtime == NULL) {
         return -EINVAL;
     }
+    if (wf_is_forked()) {
+        return -EPERM;
+    }
     struct wf_worker *worker = wf_worker_self();
     if ((worker != NULL && worker->runtime == runtime) || wf_reactor_is_self(runtime->reactor)) {
         return -EDEADLK;
@@ -472,6 +482,7 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
 #endif
     dismantle(runtime);
     wf_free(runtime);
+    wf_forked_leave();
     return is_done ? 0 : -ETIMEDOUT;
 }
 

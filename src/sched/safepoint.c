@@ -206,6 +206,9 @@ int weft_stop_the_world(weft_runtime *runtime)
     if (runtime == NULL) {
         return -EINVAL;
     }
+    if (wf_is_forked()) {
+        return -EPERM;
+    }
     struct weft_task *self = wf_task_self();
     if (take_turn(runtime, self, caller(self)) > 0) {
         return 0;

@@ -372,6 +372,14 @@ struct wf_worker {
 /* worker.c  Of the calling thread; see wf_task_here. */
 extern _Thread_local struct wf_worker *wf_seat;
 
+/* forked.c  [any]  This process was made by fork from one that had runtimes, whose threads are not
+ * here. */
+bool wf_is_forked(void);
+/* forked.c  [any]  A runtime is about to be opened.  -EPERM: not here; -ENOMEM. */
+int wf_forked_enter(void);
+/* forked.c  [any]  The reverse. */
+void wf_forked_leave(void);
+
 /* [any]  The worker in whose seat the calling thread sits; NULL: a foreign thread. */
 struct wf_worker *wf_worker_self(void);
 /* [any]  The calling task; NULL outside. */

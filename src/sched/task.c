@@ -359,6 +359,9 @@ int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void 
         .site = __builtin_return_address(0),
         .has_handle = out != NULL && (options == NULL || !options->is_detached),
     };
+    if (wf_is_forked()) {
+        return -EPERM;
+    }
     return runtime != NULL ? wf_task_spawn_out(runtime, out, &spawn) : -EINVAL;
 }
 

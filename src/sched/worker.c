@@ -126,6 +126,13 @@ static struct weft_task *wait_for_task(struct wf_worker *worker, struct wf_stack
     return wf_load_relaxed(&worker->current); /* relaxed: our own */
 }
 
+/* [the task]  In the child of a fork there is nothing that could go on: see forked.c. */
+static void check_process(void)
+{
+    const bool is_in_the_process_of_its_runtime = !wf_is_forked();
+    WEFT_CHECK(is_in_the_process_of_its_runtime);
+}
+
 /* [the task]  What lay in the frame that was left can be neither closed nor run any more. */
 static void check_frame(const struct weft_task *task)
 {
@@ -133,6 +140,7 @@ static void check_frame(const struct weft_task *task)
     const bool has_popped_its_cleanups = task->cleanups == NULL;
     const bool has_dropped_its_futures = task->partings == NULL;
     const bool has_joined_its_forks = !wf_has_forks(task);
+    check_process();
     WEFT_CHECK(has_closed_its_scopes);
     WEFT_CHECK(has_popped_its_cleanups);
     WEFT_CHECK(has_joined_its_forks);
@@ -211,7 +219,11 @@ static void call(struct wf_worker *worker, struct weft_task *task)
 {
     intptr_t result = 0;
     wf_enter(worker, task);
-    if (wf_poll_call(worker, task, &result)) {
+    const bool has_ended = wf_poll_call(worker, task, &result);
+    if (!task->is_plain) {
+        check_process();
+    }
+    if (has_ended) {
         (void)wf_task_finish(task, result);
         wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
     } else {

@@ -75,6 +75,11 @@ int wf_task_interrupted(struct weft_task *self)
     return wf_state_is_cancelled(&self->state) ? -ECANCELED : 0;
 }
 
+bool wf_is_forked(void)
+{
+    return false;
+}
+
 void wf_task_spend(struct weft_task *self)
 {
     (void)self;
