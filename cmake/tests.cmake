@@ -117,6 +117,7 @@ weft_test(test_files tests/unit/io/test_file.c)
 weft_test(test_listen tests/unit/io/test_listen.c)
 weft_test(test_signal tests/unit/io/test_signal.c)
 weft_test(test_resolve tests/unit/io/test_resolve.c)
+weft_test(test_child tests/unit/io/test_child.c)
 weft_test(test_dial tests/unit/io/test_dial.c)
 
 weft_test(test_fiber tests/unit/fiber/test_fiber.c)

@@ -15,6 +15,7 @@
 #include <weft/blocking.h>
 #include <weft/buffer.h>
 #include <weft/chan.h>
+#include <weft/child.h>
 #include <weft/event.h>
 #include <weft/file.h>
 #include <weft/fork.h>

@@ -242,6 +242,7 @@ enum wf_lock_rank {
     WF_RANK_TASK_POOL = 8,   /* memory of tasks */
     WF_RANK_BLOCKING = 9,    /* jobs and threads of blocking work */
     WF_RANK_INJECT = 10,     /* the global queue */
+    WF_RANK_CHILD = 11,      /* what is known of a child process */
     WF_RANK_OVERFLOW = 49,   /* the signal handlers of the process */
     WF_RANK_STACK_POOL = 50, /* free stacks */
     WF_RANK_SLAB_LIST = 51,  /* all slabs of the process */

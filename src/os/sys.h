@@ -80,6 +80,32 @@ int wf_sys_replace(int by, int fd);
 void wf_sys_signals_block(const sigset_t *set);
 void wf_sys_signals_blocked(sigset_t *out);
 
+/* What a child gets. */
+enum {
+    WF_CHILD_INHERIT = -1,
+    WF_CHILD_NULL = -2,
+    WF_CHILD_OUT = -3, /* what its standard output is */
+};
+struct wf_child_plan {
+    const char *path; /* without a '/': found by PATH */
+    const char *const *argv;
+    const char *const *envp;
+    const char *cwd; /* NULL: ours */
+    int fds[3];      /* its streams, or one of the above; not below 3, but for its own number */
+    int group;       /* 0: ours; -1: of its own; else this one */
+};
+int wf_sys_spawn(const struct wf_child_plan *plan, pid_t *out);
+int wf_sys_pidfd_open(pid_t pid);
+int wf_sys_pidfd_kill(int pidfd, int number);
+/* How it ended.  -EAGAIN: it has not, and `waits` is false. */
+int wf_sys_pidfd_wait(int pidfd, siginfo_t *info, bool waits);
+/* Kills a child of ours and waits for it. */
+void wf_sys_reap(pid_t pid);
+/* Both are closed on exec, and block. */
+int wf_sys_pipe(int fds[2]);
+/* A copy with a number that is not smaller; closed on exec. */
+int wf_sys_dup_above(int fd, int least);
+
 int wf_sys_epoll_create(void);
 /* One that is there already is set anew: it is reported what there is. */
 int wf_sys_epoll_add(int epoll_fd, int fd, uint32_t events, void *data);

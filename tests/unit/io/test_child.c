@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   a child process is started, fed, read from, waited for and killed as anything else is
+ *         waited for: no worker is kept, no zombie and no descriptor is left, and the child finds
+ *         its streams and signals as programs expect them.
+ * Method: small programs of every Linux system, under every setting; what the kernel says of their
+ *         streams and signals; low numbers for the descriptors that they get; every call that may
+ *         fail does.  Keeps part of behaviour 60.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include "fault_aids.h"
+#include "net_aids.h"
+
+/* What one line of shell does. */
+struct shell {
+    const char *argv[4];
+    weft_child_options options;
+};
+
+static void shell_init(struct shell *shell, const char *line)
+{
+    *shell = (struct shell){.argv = {"sh", "-c", line, NULL}};
+    shell->options.size = sizeof(shell->options);
+    shell->options.argv = shell->argv;
+}
+
+static weft_child *start(const struct shell *shell)
+{
+    weft_child *child = NULL;
+    int rc = weft_child_spawn(&child, &shell->options);
+    if (rc == -ENOSYS) {
+        tap_skip("the kernel has no descriptors of processes");
+    }
+    CHECK_EQ(rc, 0);
+    CHECK(child != NULL);
+    return child;
+}
+
+static weft_child *start_line(const char *line)
+{
+    struct shell shell;
+    shell_init(&shell, line);
+    return start(&shell);
+}
+
+static weft_child_end end_of(weft_child *child)
+{
+    weft_child_end end = {.code = -1};
+    CHECK_EQ(weft_child_wait(child, &end), 0);
+    return end;
+}
+
+static bool has_children(void)
+{
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* All that a line prints; its end must be a good one. */
+static void text_of_shell(struct shell *shell, char *text, size_t size)
+{
+    shell->options.out.kind = WEFT_CHILD_PIPE;
+    weft_child *child = start(shell);
+    int fd = weft_child_take(child, 1);
+    CHECK(fd >= 0);
+    const ssize_t got = weft_read_full(fd, text, size - 1);
+    CHECK(got >= 0);
+    text[got] = '\0';
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(end_of(child).code, 0);
+    CHECK_EQ(weft_child_close(child), 0);
+}
+
+static void check_prints(struct shell *shell, const char *expected)
+{
+    char text[4096];
+    text_of_shell(shell, text, sizeof(text));
+    CHECK_STR(text, expected);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+static intptr_t wait_for_end_of(void *arg)
+{
+    return end_of(arg).code;
+}
+
+static intptr_t see_ends(void *arg)
+{
+    (void)arg;
+    weft_child *child = start_line("exit 0");
+    CHECK(weft_child_id(child) > 0);
+    weft_child_end end = end_of(child);
+    CHECK(end.code == 0 && end.signal == 0 && !end.has_core);
+    CHECK_EQ(weft_child_close(child), 0);
+    child = start_line("exec sleep 1000");
+    weft_task *waiters[2];
+    for (size_t i = 0; i < 2; i++) {
+        waiters[i] = go(wait_for_end_of, child);
+        wait_until_blocked(waiters[i], WEFT_WAIT_READABLE);
+    }
+    CHECK_EQ(weft_child_kill(child, 1000), -EINVAL);
+    CHECK_EQ(weft_child_kill(child, SIGTERM), 0);
+    CHECK_EQ(weft_await_all(waiters, 2, NULL), 0);
+    end = end_of(child);
+    CHECK(end.code == 0 && end.signal == SIGTERM);
+    CHECK_EQ(weft_child_kill(child, SIGTERM), -ESRCH);
+    CHECK_EQ(weft_child_wait(child, NULL), 0);
+    CHECK_EQ(weft_child_close(child), 0);
+    CHECK(!has_children());
+    return 0;
+}
+
+/* behaviour 60 */
+static void the_end_of_a_child_is_waited_for(void)
+{
+    run_under(EVERYWHERE, see_ends);
+}
+
+static intptr_t leave_a_wait(void *arg)
+{
+    (void)arg;
+    weft_child *child = start_line("exec sleep 1000");
+    weft_task *task = go(wait_for_end_of, child);
+    (void)task;
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    (void)weft_deadline(weft_now());
+    CHECK_EQ(weft_child_wait(child, NULL), -ETIMEDOUT);
+    (void)weft_deadline(WEFT_NEVER);
+    CHECK_EQ(kill(weft_child_id(child), 0), 0); /* it goes on */
+    CHECK_EQ(weft_child_kill(child, SIGKILL), 0);
+    CHECK_EQ(weft_await(task), 0);
+    CHECK_EQ(end_of(child).signal, SIGKILL);
+    CHECK_EQ(weft_child_close(child), 0);
+    return 0;
+}
+
+static intptr_t wait_or_leave(void *arg)
+{
+    return weft_child_wait(arg, NULL);
+}
+
+/* Closed while it runs, by a task that was itself asked to end. */
+static intptr_t close_cancelled(void *arg)
+{
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    CHECK_EQ(weft_child_wait(arg, NULL), -ECANCELED);
+    return weft_child_close(arg);
+}
+
+static intptr_t leave_and_close(void *arg)
+{
+    CHECK_EQ(leave_a_wait(arg), 0);
+    weft_child *child = start_line("exec sleep 1000");
+    weft_task *task = go(wait_or_leave, child);
+    wait_until_blocked(task, WEFT_WAIT_READABLE);
+    CHECK_EQ(weft_cancel(task), 0);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    CHECK_EQ(kill(weft_child_id(child), 0), 0);
+    CHECK(has_children());
+    CHECK_EQ(weft_await(go(close_cancelled, child)), 0);
+    CHECK(!has_children());
+    CHECK_EQ(weft_child_close(NULL), 0);
+    return 0;
+}
+
+static void who_is_cancelled_leaves_the_child_and_a_close_does_not(void)
+{
+    run_under(EVERYWHERE, leave_and_close);
+}
+
+enum { CROWD = 12 };
+
+struct member {
+    int number;
+};
+
+static intptr_t raise_child(void *arg)
+{
+    const int number = ((struct member *)arg)->number;
+    char line[64];
+    char expected[16];
+    struct shell shell;
+    (void)snprintf(line, sizeof(line), "read x; echo $x; exit %d", number);
+    (void)snprintf(expected, sizeof(expected), "%d\n", number);
+    shell_init(&shell, line);
+    shell.options.in.kind = shell.options.out.kind = WEFT_CHILD_PIPE;
+    weft_child *child = start(&shell);
+    int in = weft_child_take(child, 0);
+    int out = weft_child_take(child, 1);
+    char text[16] = "";
+    CHECK_EQ(weft_write_all(in, expected, strlen(expected)), 0);
+    CHECK_EQ(weft_read_full(out, text, sizeof(text)), (ssize_t)strlen(expected));
+    CHECK_STR(text, expected);
+    CHECK_EQ(weft_close(in), 0);
+    CHECK_EQ(weft_close(out), 0);
+    CHECK_EQ(end_of(child).code, number);
+    CHECK_EQ(weft_child_close(child), 0);
+    return 0;
+}
+
+static intptr_t raise_crowd(void *arg)
+{
+    (void)arg;
+    weft_task *tasks[CROWD];
+    struct member members[CROWD];
+    for (int i = 0; i < CROWD; i++) {
+        members[i].number = i;
+        tasks[i] = go(raise_child, &members[i]);
+    }
+    CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
+    CHECK(!has_children());
+    return 0;
+}
+
+static void many_children_live_at_once(void)
+{
+    run_under(EVERYWHERE, raise_crowd);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+enum { MUCH = 300 * 1000 };
+
+static char byte_at(size_t place)
+{
+    return (char)(place * 31 + place / 251);
+}
+
+static intptr_t feed(void *arg)
+{
+    const int fd = *(int *)arg;
+    char piece[1000];
+    for (size_t place = 0; place < MUCH; place += sizeof(piece)) {
+        for (size_t i = 0; i < sizeof(piece); i++) {
+            piece[i] = byte_at(place + i);
+        }
+        CHECK_EQ(weft_write_all(fd, piece, sizeof(piece)), 0);
+    }
+    CHECK_EQ(weft_close(fd), 0);
+    return 0;
+}
+
+/* More than pipes hold, through two children: the pipe between them was ours for a moment. */
+static intptr_t feed_two_in_a_row(void *arg)
+{
+    (void)arg;
+    struct shell shell;
+    char piece[1000];
+    size_t place = 0;
+    ssize_t got;
+    const size_t before = open_count();
+    shell_init(&shell, "exec cat");
+    shell.options.in.kind = shell.options.out.kind = WEFT_CHILD_PIPE;
+    weft_child *first = start(&shell);
+    int between = weft_child_take(first, 1);
+    CHECK(between >= 0);
+    CHECK_EQ(weft_child_take(first, 1), -ENOENT);
+    CHECK_EQ(weft_child_take(first, 2), -ENOENT);
+    CHECK_EQ(weft_child_take(first, 3), -EINVAL);
+    shell.options.in = (weft_child_io){WEFT_CHILD_FD, between};
+    weft_child *second = start(&shell);
+    CHECK_EQ(weft_close(between), 0);
+    int in = weft_child_take(first, 0);
+    int out = weft_child_take(second, 1);
+    weft_task *feeder = go(feed, &in);
+    while ((got = weft_read(out, piece, sizeof(piece))) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            CHECK_EQ(piece[i], byte_at(place++));
+        }
+    }
+    CHECK_EQ(got, 0);
+    CHECK_EQ(place, MUCH);
+    CHECK_EQ(weft_await(feeder), 0);
+    CHECK_EQ(weft_close(out), 0);
+    CHECK_EQ(end_of(first).code, 0);
+    CHECK_EQ(end_of(second).code, 0);
+    CHECK_EQ(weft_child_close(first), 0);
+    CHECK_EQ(weft_child_close(second), 0);
+    CHECK(open_count() <= before + 2); /* the poller */
+    return 0;
+}
+
+static void pipes_go_through_children(void)
+{
+    run_under(EVERYWHERE, feed_two_in_a_row);
+}
+
+/* The word after a label in a file of the kernel. */
+static unsigned long number_after(const char *text, const char *label, int base)
+{
+    const char *place = strstr(text, label);
+    CHECK(place != NULL);
+    return strtoul(place + strlen(label), NULL, base);
+}
+
+static intptr_t look_at_streams(void *arg)
+{
+    (void)arg;
+    char text[4096];
+    struct shell shell;
+    shell_init(&shell, "exec cat /proc/self/fdinfo/0 /proc/self/fdinfo/1");
+    shell.options.in.kind = WEFT_CHILD_PIPE;
+    text_of_shell(&shell, text, sizeof(text));
+    const char *second = strstr(text + 1, "pos:");
+    CHECK(second != NULL);
+    CHECK_EQ(number_after(text, "flags:", 8) & O_NONBLOCK, 0);
+    CHECK_EQ(number_after(second, "flags:", 8) & O_NONBLOCK, 0);
+    shell_init(&shell, "exec cat /proc/self/status");
+    text_of_shell(&shell, text, sizeof(text));
+    CHECK_EQ(number_after(text, "SigBlk:", 16), 0);
+    CHECK_EQ(number_after(text, "SigIgn:", 16) >> (SIGPIPE - 1) & 1, 0);
+    shell_init(&shell, "ls /proc/self/fd | wc -l");
+    shell.options.in.kind = shell.options.err.kind = WEFT_CHILD_NULL;
+    text_of_shell(&shell, text, sizeof(text));
+    struct pair pair = tcp_pair_new();
+    struct shell idle;
+    shell_init(&idle, "exec sleep 1000");
+    idle.options.in.kind = idle.options.out.kind = idle.options.err.kind = WEFT_CHILD_PIPE;
+    weft_child *child = start(&idle);
+    check_prints(&shell, text); /* it has none of those */
+    CHECK_EQ(weft_child_close(child), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void a_child_finds_its_streams_and_signals_as_it_should(void)
+{
+    CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    run_under(ON_SEVERAL, look_at_streams);
+}
+
+static intptr_t try_options(void *arg)
+{
+    (void)arg;
+    static const char *const environment[] = {"WEFT_COLOUR=green", NULL};
+    static const char *const named[] = {"anything", "-c", "echo $0 $1", "a", "b", NULL};
+    struct shell shell;
+    shell_init(&shell, "pwd -P; echo $WEFT_COLOUR");
+    shell.options.cwd = "/proc";
+    shell.options.envp = environment;
+    shell.options.path = "/bin/sh";
+    check_prints(&shell, "/proc\ngreen\n");
+    shell_init(&shell, "");
+    shell.options.path = "/bin/sh";
+    shell.options.argv = named;
+    check_prints(&shell, "a b\n");
+    shell_init(&shell, "cat; echo out; echo err >&2");
+    shell.options.in.kind = WEFT_CHILD_NULL;
+    shell.options.err.kind = WEFT_CHILD_OUT;
+    check_prints(&shell, "out\nerr\n");
+    shell_init(&shell, "exec sleep 1000");
+    shell.options.group = -1;
+    weft_child *leader = start(&shell);
+    CHECK_EQ(getpgid(weft_child_id(leader)), weft_child_id(leader));
+    shell.options.group = weft_child_id(leader);
+    weft_child *other = start(&shell);
+    CHECK_EQ(getpgid(weft_child_id(other)), weft_child_id(leader));
+    CHECK_EQ(weft_child_close(leader), 0);
+    CHECK_EQ(weft_child_close(other), 0);
+    CHECK(!has_children());
+    return 0;
+}
+
+static void options_are_heeded(void)
+{
+    run_under(ON_ONE_WORKER, try_options);
+}
+
+static void check_refused(const weft_child_options *options, int expected)
+{
+    weft_child *child = NULL;
+    const size_t before = open_count();
+    CHECK_EQ(weft_child_spawn(&child, options), expected);
+    CHECK(child == NULL);
+    CHECK_EQ(open_count(), before);
+    CHECK(!has_children());
+}
+
+static intptr_t try_nonsense(void *arg)
+{
+    (void)arg;
+    static const char *const nothing[] = {NULL};
+    struct shell shell;
+    weft_child *child = NULL;
+    shell_init(&shell, "exit 0");
+    CHECK_EQ(weft_child_spawn(NULL, &shell.options), -EINVAL);
+    CHECK_EQ(weft_child_spawn(&child, NULL), -EINVAL);
+    shell.options.path = "weft-no-such-program";
+    shell.options.out.kind = WEFT_CHILD_PIPE;
+    check_refused(&shell.options, -ENOENT);
+    shell.options.path = "/proc/version";
+    check_refused(&shell.options, -EACCES);
+    shell_init(&shell, "exit 0");
+    shell.options.cwd = "/weft-no-such-folder";
+    check_refused(&shell.options, -ENOENT);
+    shell_init(&shell, "exit 0");
+    shell.options.in = (weft_child_io){WEFT_CHILD_FD, -1};
+    check_refused(&shell.options, -EBADF);
+    shell.options.in = (weft_child_io){WEFT_CHILD_FD, 1000};
+    check_refused(&shell.options, -EBADF);
+    shell.options.in = (weft_child_io){WEFT_CHILD_OUT, 0};
+    check_refused(&shell.options, -EINVAL);
+    shell.options.in.kind = (enum weft_child_stream)77;
+    check_refused(&shell.options, -EINVAL);
+    shell_init(&shell, "exit 0");
+    shell.options.argv = nothing;
+    check_refused(&shell.options, -EINVAL);
+    shell.options.argv = NULL;
+    check_refused(&shell.options, -EINVAL);
+    shell_init(&shell, "exit 0");
+    shell.options.size = 1;
+    check_refused(&shell.options, -EINVAL);
+    shell.options.size = 0;
+    shell.options.group = -2;
+    check_refused(&shell.options, -EINVAL);
+    return 0;
+}
+
+static void what_cannot_be_started_is_refused_and_nothing_stays(void)
+{
+    run_under(ON_ONE_WORKER, try_nonsense);
+}
+
+/* The streams of the child come from each other's numbers. */
+static intptr_t cross_streams(void *arg)
+{
+    (void)arg;
+    int in[2];
+    int out[2];
+    char text[8] = "";
+    struct shell shell;
+    CHECK_EQ(pipe2(in, O_CLOEXEC), 0);
+    CHECK_EQ(pipe2(out, O_CLOEXEC), 0);
+    const int kept[] = {dup(0), dup(1)};
+    CHECK(kept[0] >= 0 && kept[1] >= 0);
+    CHECK_EQ(dup2(in[0], 1), 1);
+    CHECK_EQ(dup2(out[1], 0), 0);
+    shell_init(&shell, "exec cat");
+    shell.options.in = (weft_child_io){WEFT_CHILD_FD, 1};
+    shell.options.out = (weft_child_io){WEFT_CHILD_FD, 0};
+    weft_child *child = start(&shell);
+    CHECK_EQ(dup2(kept[0], 0), 0);
+    CHECK_EQ(dup2(kept[1], 1), 1);
+    CHECK_EQ(close(in[0]), 0);
+    CHECK_EQ(close(out[1]), 0);
+    CHECK_EQ(weft_write(in[1], "cross", 5), 5);
+    CHECK_EQ(weft_close(in[1]), 0);
+    CHECK_EQ(weft_read_full(out[0], text, sizeof(text)), 5);
+    CHECK_STR(text, "cross");
+    CHECK_EQ(weft_close(out[0]), 0);
+    CHECK_EQ(end_of(child).code, 0);
+    CHECK_EQ(weft_child_close(child), 0);
+    /* Without a standard input of ours, a pipe gets its number. */
+    CHECK_EQ(close(0), 0);
+    shell_init(&shell, "echo low");
+    shell.options.in.kind = WEFT_CHILD_NULL;
+    check_prints(&shell, "low\n");
+    CHECK_EQ(dup2(kept[0], 0), 0);
+    CHECK_EQ(close(kept[0]), 0);
+    CHECK_EQ(close(kept[1]), 0);
+    return 0;
+}
+
+static void streams_may_have_each_others_numbers(void)
+{
+    run_under(ON_ONE_WORKER, cross_streams);
+}
+
+/* ---- others ---------------------------------------------------------------------------------- */
+
+static void *raise_in_thread(void *arg)
+{
+    struct member member = {.number = 5};
+    CHECK_EQ(raise_child(&member), 0);
+    CHECK_EQ(weft_child_close(start_line("exec sleep 1000")), 0);
+    return arg;
+}
+
+static void a_thread_may_have_children_too(void)
+{
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, raise_in_thread, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(!has_children());
+}
+
+static weft_poll raise_in_poll(weft_cx *cx, void *state, intptr_t *result)
+{
+    weft_child **child = state;
+    (void)cx;
+    if (*child == NULL) {
+        *child = start_line("exec sleep 1000");
+        CHECK_EQ(weft_child_wait(*child, NULL), -EAGAIN);
+    }
+    const int rc = weft_child_close(*child);
+    CHECK(rc == 0 || rc == -EAGAIN);
+    *result = 0;
+    if (rc == -EAGAIN) {
+        weft_wake(weft_cx_waker(cx));
+    }
+    return rc == 0 ? WEFT_READY : WEFT_PENDING;
+}
+
+static intptr_t spawn_poll(void *arg)
+{
+    (void)arg;
+    weft_task *task = NULL;
+    weft_child *child = NULL;
+    CHECK_EQ(weft_spawn_poll(&task, raise_in_poll, &child, sizeof(child), NULL), 0);
+    CHECK_EQ(weft_await(task), 0);
+    CHECK(!has_children());
+    return 0;
+}
+
+static void a_poll_task_closes_again(void)
+{
+    run_under(ON_ONE_WORKER, spawn_poll);
+}
+
+/* Somebody else of the process has waited for it: it is told, and nothing hangs. */
+static intptr_t lose_the_end(void *arg)
+{
+    (void)arg;
+    weft_child *child = start_line("exit 3");
+    int status = 0;
+    CHECK_EQ(waitpid(weft_child_id(child), &status, 0), weft_child_id(child));
+    CHECK_EQ(weft_child_wait(child, NULL), -ECHILD);
+    CHECK_EQ(weft_child_wait(child, NULL), -ECHILD);
+    CHECK_EQ(weft_child_kill(child, SIGTERM), -ESRCH);
+    CHECK_EQ(weft_child_close(child), 0);
+    return 0;
+}
+
+static void an_end_that_another_has_taken_is_told(void)
+{
+    run_under(ON_ONE_WORKER, lose_the_end);
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+#ifdef WF_TEST_AIDS
+
+static intptr_t raise_with_fault(void *arg)
+{
+    struct faults *faults = arg;
+    struct shell shell;
+    const size_t before = open_count();
+    weft_child *child = NULL;
+    shell_init(&shell, "exit 3");
+    shell.options.in.kind = shell.options.err.kind = WEFT_CHILD_PIPE;
+    shell.options.out = (weft_child_io){WEFT_CHILD_FD, 2};
+    faults_begin(faults);
+    int rc = weft_child_spawn(&child, &shell.options);
+    unsigned refused = rc != 0;
+    CHECK((rc == 0) == (child != NULL));
+    if (rc == 0) {
+        weft_child_end end = {.code = 3};
+        refused += weft_child_wait(child, &end) != 0;
+        CHECK_EQ(end.code, 3);
+        CHECK_EQ(weft_child_close(child), 0);
+    }
+    faults_end(faults);
+    CHECK(is_hit(faults, "waitid") || !has_children());
+    while (waitpid(-1, NULL, 0) > 0) { /* what was made to be lost */
+    }
+    CHECK(open_count() <= before + 2); /* the poller */
+    faults_refused(faults, refused);
+    return 0;
+}
+
+static void a_child_that_cannot_be_started_leaves_nothing(void)
+{
+    faults_prepare();
+    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0); /* the table of descriptors stays */
+    fail_each(raise_with_fault, 8);
+}
+
+static intptr_t close_with_fault(void *arg)
+{
+    struct faults *faults = arg;
+    weft_child *child = start_line("exec sleep 1000");
+    const pid_t pid = weft_child_id(child);
+    faults_begin(faults);
+    int rc = weft_child_close(child);
+    faults_end(faults);
+    CHECK(rc == 0 || is_hit(faults, "pidfd_send_signal"));
+    faults_refused(faults, rc != 0);
+    CHECK(rc == 0 || weft_child_close(child) == 0);
+    if (is_hit(faults, "waitid")) { /* it seemed to have ended: nobody knows it any more */
+        CHECK_EQ(kill(pid, SIGKILL), 0);
+        CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    }
+    CHECK(!has_children());
+    return 0;
+}
+
+static void a_child_that_is_closed_is_gone_whatever_fails(void)
+{
+    faults_prepare();
+    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0);
+    fail_each(close_with_fault, 1);
+}
+
+#endif
+
+static const struct tap_test tests[] = {
+    TAP_TEST(the_end_of_a_child_is_waited_for),
+    TAP_TEST(who_is_cancelled_leaves_the_child_and_a_close_does_not),
+    TAP_TEST_LIMIT(many_children_live_at_once, 60),
+    TAP_TEST(pipes_go_through_children),
+    TAP_TEST(a_child_finds_its_streams_and_signals_as_it_should),
+    TAP_TEST(options_are_heeded),
+    TAP_TEST(what_cannot_be_started_is_refused_and_nothing_stays),
+    TAP_TEST(streams_may_have_each_others_numbers),
+    TAP_TEST(a_thread_may_have_children_too),
+    TAP_TEST(a_poll_task_closes_again),
+    TAP_TEST(an_end_that_another_has_taken_is_told),
+#ifdef WF_TEST_AIDS
+    TAP_TEST_LIMIT(a_child_that_cannot_be_started_leaves_nothing, 60),
+    TAP_TEST_LIMIT(a_child_that_is_closed_is_gone_whatever_fails, 60),
+#endif
+};
+TAP_MAIN(tests)
