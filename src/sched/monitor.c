@@ -283,6 +283,21 @@ static void fill_up(weft_runtime *runtime)
     }
 }
 
+/* [monitor]  Who is stuck may have been the watcher, and would have looked at news and the time in
+ * passing; those who sleep do not know.  One of them has to watch. */
+static void see_to_watch(weft_runtime *runtime)
+{
+    struct wf_monitor *monitor = &runtime->monitor;
+    wf_lock_acquire(&monitor->lock);
+    const bool is_anybody_stuck = monitor->stuck > 0;
+    wf_lock_release(&monitor->lock);
+    if (is_anybody_stuck && runtime->reactor == NULL &&
+        wf_load_relaxed(&runtime->is_watched) == 0 && /* relaxed: a hint, and it looks again */
+        (wf_driver_of(runtime) != NULL || wf_timers_next(runtime) != WF_FOREVER)) {
+        runtime->policy->rouse(runtime);
+    }
+}
+
 /* [monitor]  One too many is in play: one of them may be asleep. */
 static void send_home(weft_runtime *runtime)
 {
@@ -417,6 +432,7 @@ static void *monitor_main(void *arg)
             look_at(&runtime->workers[i], now);
         }
         fill_up(runtime);
+        see_to_watch(runtime);
         send_home(runtime);
         const bool is_quiet = !wf_monitor_is_surplus(runtime) && !is_anybody_awake(runtime);
         quiet_looks = is_quiet ? quiet_looks + 1 : 0;

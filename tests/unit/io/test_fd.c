@@ -539,6 +539,7 @@ static intptr_t spin_until(void *arg)
 
 struct listener {
     int fd;
+    wf_atomic_u32 has_begun;
     wf_atomic_u32 has_heard;
 };
 
@@ -575,6 +576,44 @@ static intptr_t hear_while_busy(void *arg)
 static void news_are_heard_while_all_are_busy(void)
 {
     run_under(EVERYWHERE, hear_while_busy);
+}
+
+/* A task that computes without end, beside one that waits for bytes. */
+static intptr_t compute(void *arg)
+{
+    struct listener *listener = arg;
+    raise_by_one(&listener->has_begun);
+    while (wf_load_acquire(&listener->has_heard) == 0) { /* to raise_by_one */
+    }
+    return 0;
+}
+
+static void hear_beside_a_hog(weft_runtime *runtime)
+{
+    for (int round = 0; round < 4; round++) { /* any worker may be the one that was the watcher */
+        struct pair pair = pair_new(SOCK_STREAM);
+        struct listener listener = {.fd = pair.near};
+        weft_task *reader = go_into(runtime, read_and_raise, &listener);
+        wait_until_blocked(reader, WEFT_WAIT_READABLE);
+        weft_task *hog = go_into(runtime, compute, &listener);
+        hold_for(&listener.has_begun, 1);
+        CHECK_EQ(write(pair.far, "x", 1), 1);
+        CHECK_EQ(weft_await(reader), 0);
+        CHECK_EQ(weft_await(hog), 0);
+        CHECK_EQ(weft_close(pair.near), 0);
+        CHECK_EQ(weft_close(pair.far), 0);
+    }
+}
+
+static void news_are_heard_beside_a_hog(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        tour.options.hog_ns = WEFT_MILLISECOND;
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        hear_beside_a_hog(runtime);
+        CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    }
 }
 
 /* One that looks in passing takes a call away from who sleeps, and makes it again. */
@@ -680,6 +719,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(time_goes_on_beside_io),
     TAP_TEST(work_from_outside_is_heard),
     TAP_TEST(news_are_heard_while_all_are_busy),
+    TAP_TEST(news_are_heard_beside_a_hog),
     TAP_TEST(a_call_that_another_hears_is_handed_on),
     TAP_TEST(a_call_that_fails_is_told),
 };
