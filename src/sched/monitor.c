@@ -107,7 +107,7 @@ static void sit_down_locked(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     wf_list_push_front(&runtime->monitor.bench, &worker->post.link);
-    wf_store_relaxed(&worker->post.is_benched, 1); /* relaxed: the fence of get_up orders it */
+    wf_store_relaxed(&worker->post.is_benched, 1); /* relaxed: the fence of sit orders it */
     add_in_play_locked(runtime, (uint32_t)-1);
 }
 
@@ -115,7 +115,7 @@ static void sit_down_locked(struct wf_worker *worker)
 static void get_up_locked(struct wf_worker *worker)
 {
     wf_list_remove(&worker->post.link);
-    wf_store_release(&worker->post.is_benched, 0); /* release: what it is called for */
+    wf_store_relaxed(&worker->post.is_benched, 0); /* relaxed: a mark, it looks at everything */
     add_in_play_locked(worker->runtime, 1);
 }
 
@@ -123,10 +123,9 @@ static void get_up_locked(struct wf_worker *worker)
 static bool get_up(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    wf_fence_seq_cst(); /* (S1) */
     const bool is_last = wf_idle_asleep(&runtime->idle) >= wf_in_play(runtime);
     if (wf_mpsc_is_empty(&worker->inbox) &&
-        wf_load_relaxed(&runtime->is_leaving) == 0 && /* relaxed: the fence */
+        wf_load_relaxed(&runtime->is_leaving) == 0 && /* relaxed: who says so wakes it */
         !(is_last && runtime->reactor == NULL && wf_runtime_is_news(runtime))) {
         return false;
     }
@@ -143,7 +142,9 @@ void wf_monitor_sit(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     wf_safe_enter(&runtime->world, &worker->safe);
-    while (wf_load_acquire(&worker->post.is_benched) != 0 && !get_up(worker)) {
+    /* relaxed: a mark.  The fence between it and the look (S1) is that of wf_safe_enter; after that
+     * whoever has something for it wakes it. */
+    while (wf_load_relaxed(&worker->post.is_benched) != 0 && !get_up(worker)) {
         (void)wf_parker_park(&worker->post.bench, WF_FOREVER); /* looks again anyway */
     }
     wf_monitor_wake_up(worker);

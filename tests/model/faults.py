@@ -20,6 +20,21 @@ FLAGS = ["-std=c11", "-O2", "-D_GNU_SOURCE", "-DWF_MODEL", "-I", str(ROOT / "src
 
 # name, model program, source with the fault, (text, replacement)...
 FAULTS = [
+    ("alone: an operation is not marked", "model_alone", "src/sched/fast.h",
+     ("    wf_store_relaxed(&worker->is_inside, 1); /* relaxed: (M2) */\n", "")),
+    ("alone: the mark is not looked at", "model_alone", "src/sched/fast.h",
+     ("    return wf_load_acquire(&worker->is_inside) == 0; ", "    return true; ")),
+    ("monitor: dozes without a second look", "model_monitor", "src/sched/monitor.c",
+     ("    if (!is_anybody_awake(runtime)) {", "    if (true) {")),
+    ("monitor: nobody wakes it", "model_monitor", "src/sched/monitor.c",
+     ("    if (wf_load_relaxed(&runtime->monitor.is_dozing) != 0) { /* relaxed: (M3) */",
+      "    if (false) {")),
+    ("monitor: a spare sits down without a look", "model_monitor", "src/sched/monitor.c",
+     ("wf_load_relaxed(&worker->post.is_benched) != 0 && !get_up(worker)) {",
+      "wf_load_relaxed(&worker->post.is_benched) != 0) {")),
+    ("monitor: a spare that is the last does not get up", "model_monitor", "src/sched/monitor.c",
+     ("    const bool is_last = wf_idle_asleep(&runtime->idle) >= wf_in_play(runtime);",
+      "    const bool is_last = false;")),
     ("deque: half in one CAS", "model_deque", "src/queue/deque.c",
      ("""    for (size_t left = count - count / 2; left > 0; left--) {""",
       """    wf_deque_pos top_ = wf_load_acquire(&from->top);

@@ -82,6 +82,11 @@ void wf_wait_end(struct weft_task *self)
     (void)self;
 }
 
+bool wf_is_forked(void)
+{
+    return false;
+}
+
 int64_t wf_clock_now(void)
 {
     return 0;
