@@ -79,9 +79,9 @@ int wf_watch_begin(weft_watch *watch, struct wf_wait_node *node, uint64_t *versi
 /* oneshot.c  [receiver]  As weft_oneshot_recv; -EINPROGRESS: the waiter is woken by the value or by
  * the close, and stays where it is until granted says something else, or it was abandoned.  What
  * comes with the end of the wait stays in the oneshot then. */
-int wf_oneshot_begin(weft_oneshot *oneshot, struct wf_waiter *waiter, void **value);
-int wf_oneshot_granted(weft_oneshot *oneshot, void **value);
-void wf_oneshot_abandon(weft_oneshot *oneshot);
+int wf_oneshot_begin(weft_oneshot *outside, struct wf_waiter *waiter, void **value);
+int wf_oneshot_granted(weft_oneshot *outside, void **value);
+void wf_oneshot_abandon(weft_oneshot *outside);
 
 /* ---- under the lock ------------------------------------------------------------------------ */
 

@@ -119,11 +119,12 @@ static void sleeps_are_never_early_and_hardly_late(void)
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         sleep_at_every_age(runtime, ages);
+        const size_t half = ages / 2;
         for (size_t row = 0; row < LENGTHS; row++) {
             qsort(late_ns[row], ages, sizeof(late_ns[row][0]), by_time);
             tap_note("%s, %5jd ms: late by %.2f ms, half by %.2f, all by %.2f at most",
                      i == 0 ? "steal" : "reactor", (intmax_t)lengths_ms[row],
-                     (double)late_ns[row][0] / 1e6, (double)late_ns[row][ages / 2] / 1e6,
+                     (double)late_ns[row][0] / 1e6, (double)late_ns[row][half] / 1e6,
                      (double)late_ns[row][ages - 1] / 1e6);
             CHECK(late_ns[row][ages / 4] < 2 * WEFT_MILLISECOND);
         }

@@ -65,7 +65,7 @@ static void scene_open(struct scene *scene, enum weft_order order, unsigned work
 /* Until so much has happened; those that are held stay so until then, if nobody lets them go. */
 static void scene_play(struct scene *scene, wf_atomic_u32 *cell, uint32_t at_least)
 {
-    weft_task *holders[WORKERS_MOST];
+    weft_task *holders[WORKERS_MOST] = {NULL};
     wf_store_relaxed(&scene->held, 0);
     wf_store_relaxed(&scene->loaded, 0);
     wf_store_relaxed(&scene->is_over, 0);
