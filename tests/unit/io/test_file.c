@@ -671,7 +671,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_copy_that_is_cancelled_tells_what_has_arrived),
     TAP_TEST(odd_ends_are_copied_or_refused),
 #ifdef WF_TEST_AIDS
-    TAP_TEST(a_call_on_a_file_that_fails_says_so),
+    TAP_TEST_LIMIT(a_call_on_a_file_that_fails_says_so, 90),
 #endif
 };
 TAP_MAIN(tests)
