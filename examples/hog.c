@@ -8,18 +8,18 @@
  *     tick 3
  *     both loops ran
  */
+#include <stdatomic.h>
 #include <stdio.h>
-
 #include <weft/weft.h>
 
 enum { TICKS = 3 };
 
-static bool is_over;
+static atomic_bool is_over;
 
 static intptr_t loop(void *arg)
 {
     unsigned long *turns = arg;
-    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+    while (!is_over) {
         *turns += 1;
     }
     return 0;
@@ -34,7 +34,7 @@ static intptr_t tick(void *arg)
         weft_sleep(50 * WEFT_MILLISECOND);
         printf("tick %d\n", i);
     }
-    __atomic_store_n(&is_over, true, __ATOMIC_RELAXED);
+    is_over = true;
     int rc = weft_await_all(loops, 2, NULL);
     if (turns[0] > 0 && turns[1] > 0) {
         puts("both loops ran");
