@@ -7,15 +7,18 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <weft/weft.h>
@@ -31,7 +34,8 @@ struct load {
     unsigned connections;
     unsigned workers;
     int listener;
-    FILE *output; /* of the load, while it runs */
+    int output;    /* a pipe, while it runs */
+    pid_t process; /* the same */
     uint64_t wall_ns;
     uint64_t p99_ns;
 };
@@ -49,23 +53,43 @@ static void listen_for(struct load *load)
 /* Starts the load; what it says comes through a pipe, whose end says that it is done. */
 static void load_begin(struct load *load)
 {
-    struct sockaddr_in address;
+    struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof(address);
-    char command[512];
-    const char *program = getenv("BENCH_LOAD");
+    char port[16];
+    char connections[16];
+    char ops[32];
+    char *program = getenv("BENCH_LOAD"); /* NOLINT(concurrency-mt-unsafe) */
+    int ends[2];
+    posix_spawn_file_actions_t actions;
     WEFT_CHECK(program != NULL);
     WEFT_CHECK(getsockname(load->listener, (struct sockaddr *)&address, &size) == 0);
-    (void)snprintf(command, sizeof(command), "exec '%s' %u %u %" PRIu64, program,
-                   ntohs(address.sin_port), load->connections, load->ops);
-    load->output = popen(command, "re");
-    WEFT_CHECK(load->output != NULL);
+    (void)snprintf(port, sizeof(port), "%u", ntohs(address.sin_port)); /* all three fit */
+    (void)snprintf(connections, sizeof(connections), "%u", load->connections);
+    (void)snprintf(ops, sizeof(ops), "%" PRIu64, load->ops);
+    char *const arguments[] = {program, port, connections, ops, NULL};
+    WEFT_CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    WEFT_CHECK(posix_spawn_file_actions_init(&actions) == 0);
+    WEFT_CHECK(posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO) == 0);
+    WEFT_CHECK(posix_spawn(&load->process, program, &actions, NULL, arguments, environ) == 0);
+    WEFT_CHECK(posix_spawn_file_actions_destroy(&actions) == 0);
+    WEFT_CHECK(close(ends[1]) == 0);
+    load->output = ends[0];
 }
 
 static void load_end(struct load *load)
 {
-    WEFT_CHECK(fscanf(load->output, "%" SCNu64 " %*u %" SCNu64, &load->wall_ns, &load->p99_ns) ==
-               2);
-    WEFT_CHECK(pclose(load->output) == 0);
+    char text[128];
+    int status = 0;
+    WEFT_CHECK(fcntl(load->output, F_SETFL, 0) == 0); /* it is all there, or the load has failed */
+    const ssize_t length = read(load->output, text, sizeof(text) - 1);
+    WEFT_CHECK(length > 0);
+    text[length] = 0;
+    char *rest = NULL;
+    load->wall_ns = strtoull(text, &rest, 10);
+    (void)strtoull(rest, &rest, 10); /* the median */
+    load->p99_ns = strtoull(rest, NULL, 10);
+    WEFT_CHECK(close(load->output) == 0);
+    WEFT_CHECK(waitpid(load->process, &status, 0) == load->process && status == 0);
 }
 
 static void set_nodelay(int fd)
@@ -111,7 +135,7 @@ static intptr_t serve(void *arg)
     weft_task *acceptor = weft_go(accept_all, load);
     WEFT_CHECK(acceptor != NULL);
     load_begin(load);
-    WEFT_CHECK(weft_poll_fd(fileno(load->output), POLLIN) > 0);
+    WEFT_CHECK(weft_poll_fd(load->output, POLLIN) > 0);
     load_end(load);
     (void)weft_cancel(acceptor);
     (void)weft_await(acceptor);
@@ -164,14 +188,14 @@ static void run_epoll(struct load *load)
     WEFT_CHECK(epoll_fd >= 0);
     add(epoll_fd, load->listener);
     load_begin(load);
-    add(epoll_fd, fileno(load->output));
+    add(epoll_fd, load->output);
     for (bool is_over = false; !is_over;) {
         const int count = epoll_wait(epoll_fd, events, EVENTS, -1);
         for (int i = 0; i < count; i++) {
             const int fd = events[i].data.fd;
             if (fd == load->listener) {
                 accept_ready(epoll_fd, fd);
-            } else if (fd == fileno(load->output)) {
+            } else if (fd == load->output) {
                 is_over = true;
             } else {
                 echo_ready(fd);
@@ -270,8 +294,8 @@ static void find_load(void)
     path[length] = 0;
     char *name = strrchr(path, '/');
     WEFT_CHECK(name != NULL);
-    (void)strcpy(name + 1, "bench_load"); /* there is room for it: see above */
-    (void)setenv("BENCH_LOAD", path, 0);  /* fails only for lack of memory */
+    memcpy(name + 1, "bench_load", sizeof("bench_load")); /* there is room for it: see above */
+    (void)setenv("BENCH_LOAD", path, 0);                  /* fails only for lack of memory */
 }
 
 int main(int argc, char **argv)

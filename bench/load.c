@@ -153,5 +153,7 @@ int main(int argc, char **argv)
     qsort(latencies, latency_count, sizeof(*latencies), compare);
     (void)printf("%" PRIu64 " %u %u %u\n", wall_ns, latencies[latency_count / 2],
                  latencies[latency_count / 100 * 99], latencies[latency_count - 1]);
+    free(latencies);
+    free(connections);
     return 0;
 }

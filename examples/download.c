@@ -63,8 +63,8 @@ static void show(void)
 {
     if (isatty(STDERR_FILENO)) {
         int percent = (int)(100 * atomic_load(&done) / ((long)PARTS * SIZE));
-        fprintf(stderr, "\r%.*s %3d%%", percent / 2,
-                "##################################################", percent);
+        (void)fprintf(stderr, "\r%.*s %3d%%", percent / 2,
+                      "##################################################", percent);
     }
 }
 
@@ -122,7 +122,7 @@ static intptr_t run(void *arg)
         tasks[i] = weft_go(download, (void *)i);
     }
     weft_await_all(tasks, PARTS, sizes);
-    fputs(isatty(STDERR_FILENO) ? "\n" : "", stderr);
+    (void)fputs(isatty(STDERR_FILENO) ? "\n" : "", stderr);
     const long good = count_good();
     printf("%d parts, %ld bytes, %s as they were sent\n", PARTS, atomic_load(&done),
            good == atomic_load(&done) ? "all" : "not");

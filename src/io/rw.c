@@ -223,8 +223,9 @@ ssize_t weft_socket_recv(int fd, void *buffer, size_t size, int flags)
     return weft_recvfrom(fd, buffer, size, flags, NULL, NULL);
 }
 
+/* The kernel writes both. */
 ssize_t weft_recvfrom(int fd, void *buffer, size_t size, int flags, struct sockaddr *address,
-                      socklen_t *address_size)
+                      socklen_t *address_size) /* NOLINT(readability-non-const-parameter) */
 {
     const struct transfer transfer = {
         .call = call_recvfrom,

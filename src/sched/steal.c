@@ -267,6 +267,20 @@ static struct weft_task *take_pinned(struct wf_worker *worker)
     return wf_task_of(wf_chain_pop(&worker->pinned));
 }
 
+/* [owner]  A fork of another's task, beginning with this one of so many; but for spares. */
+static struct weft_task *steal_fork(struct wf_worker *worker, unsigned first, unsigned count)
+{
+    weft_runtime *runtime = worker->runtime;
+    for (unsigned i = 0; i < count && !worker->post.is_spare; i++) {
+        struct wf_worker *victim = &runtime->workers[(first + i) % count];
+        struct weft_task *task = victim != worker ? wf_fork_steal(worker, victim) : NULL;
+        if (task != NULL) {
+            return task;
+        }
+    }
+    return NULL;
+}
+
 /* [owner]  Half of another worker's queue, or its slot.  Only who counts as a searcher may: what is
  * on its way from one queue to another is seen by nobody, and the last searcher calls somebody. */
 static struct weft_task *steal(struct wf_worker *worker)
@@ -305,14 +319,7 @@ static struct weft_task *steal(struct wf_worker *worker)
             return task;
         }
     }
-    for (unsigned i = 0; i < count && !worker->post.is_spare; i++) {
-        struct wf_worker *victim = &runtime->workers[(first + i) % count];
-        struct weft_task *task = victim != worker ? wf_fork_steal(worker, victim) : NULL;
-        if (task != NULL) {
-            return task;
-        }
-    }
-    return NULL;
+    return steal_fork(worker, first, count);
 }
 
 /* ---- guests --------------------------------------------------------------------------------- */
