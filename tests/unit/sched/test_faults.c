@@ -569,6 +569,7 @@ static void who_never_ran_for_want_of_a_stack_is_reported(void)
             weft_runtime *runtime = NULL;
             tour.options.on_failure = hear_failure;
             tour.options.hook_context = &news;
+            tour.options.no_monitor = true; /* as in fail_each */
             CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
             fail_without_a_stack(&faults, runtime, &news);
             CHECK_EQ(weft_runtime_close(runtime, -1), 0);
