@@ -135,6 +135,7 @@ promises: ## which promises of docs/promises.md the tests keep
 tidy: ## layers, sizes, includes, atomics, names in documents (tools/tidy.py)
 	@tools/setup.sh tidy
 	@tools/tidy.py
+	@tests/model/faults.py --texts
 
 lint: ## clang-tidy with .clang-tidy
 	@tools/setup.sh build lint

@@ -5,12 +5,21 @@ set(WEFT_MODEL_ENGINE tests/model/fiber.c tests/model/cell.c tests/model/memory.
   tests/model/search.c tests/model/race.c tests/model/mutant.c tests/model/main.c
   src/base/util.c)
 
-function(weft_model_program name)
-  add_executable(${name} ${ARGN} ${WEFT_MODEL_ENGINE})
+function(weft_model_target name)
   target_compile_definitions(${name} PRIVATE WF_MODEL)
   target_compile_options(${name} PRIVATE -O2 -fomit-frame-pointer)
   target_include_directories(${name} PRIVATE src tests include)
   target_link_libraries(${name} PRIVATE weft_flags)
+endfunction()
+
+# Compiled once, for the programs and for the copies of them with a fault (tests/model/faults.py).
+add_library(model_engine STATIC ${WEFT_MODEL_ENGINE})
+weft_model_target(model_engine)
+
+function(weft_model_program name)
+  add_executable(${name} ${ARGN})
+  weft_model_target(${name})
+  target_link_libraries(${name} PRIVATE model_engine)
 endfunction()
 
 # weft_model(name source...): one that `make model` runs, and whose sources it mutates.

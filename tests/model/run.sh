@@ -25,13 +25,22 @@ log() {
 show() {
     out=$build/$1.out
     shift
-    { "$@" 2>&1 || echo "  WRONG: status $? of $*"; } | tee -a "$out" |
-        while IFS= read -r line; do
-            case $line in
-            "  killed: "* | "  crashed: "*) ;; # in the file, for who wants to know
-            *) printf '%s\n' "$line" ;;
-            esac
-        done
+    { "$@" 2>&1 || echo "  WRONG: status $? of $*"; } | tee -a "$out"
+}
+
+# each NAME ARGUMENT...: every program of the list that comes in, as many at a time as there are
+# processors; what each said is shown when it is done.  The mutants that were killed stay in the
+# file, for who wants to know.
+each() {
+    kind=$1
+    shift
+    xargs -P "$(nproc)" -I '{}' sh -c '
+        program=$1
+        out=$2/$3.$(basename "$program").out
+        shift 3
+        "$program" "$@" >"$out" 2>&1 || echo "  WRONG: status $? of $program $*" >>"$out"
+        grep -v -e "^  killed: " -e "^  crashed: " "$out"
+        true' sh '{}' "$build" "$kind" "$@"
 }
 
 is_right() { ! grep -q WRONG "$build/$1.out"; }
@@ -42,12 +51,10 @@ if is_right litmus; then
 else
     cat "$build/litmus.out"
 fi
-grep -v '/model_litmus$' "$build/model.list" | while read -r program; do
-    show model "$program"
-done
+grep -v '/model_litmus$' "$build/model.list" | each model
 
 echo "---- mutants"
-while read -r program; do show mutants "$program" --mutants --verbose; done <"$build/model.list"
+each mutants --mutants --verbose <"$build/model.list"
 
 echo "---- faults"
 show faults tests/model/faults.py "$build"

@@ -342,6 +342,11 @@ class Program(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stdout)
         self.assertRegex(run.stdout, r"tidy: \d+ rules kept\n$")
 
+    def test_every_fault_has_its_place(self):
+        run = subprocess.run([os.path.join(ROOT, "tests", "model", "faults.py"), "--texts"],
+                             capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 0, run.stdout)
+
 
 if __name__ == "__main__":
     tap.main()
