@@ -51,8 +51,8 @@ weft_model(model_join tests/model/model_join.c src/sched/join.c src/sched/task.c
   src/os/lock.c src/os/park.c)
 weft_model(model_timers tests/model/model_timers.c src/sched/timers.c src/time/wheel.c src/sched/idle.c
   src/os/lock.c src/os/park.c)
-weft_model(model_fd tests/model/model_fd.c src/io/fd.c src/sync/waitq.c src/sync/spin.c
-  src/sched/state.c src/os/lock.c src/os/park.c)
+weft_model(model_fd tests/model/model_fd.c src/io/fd.c src/io/select.c src/sync/select.c
+  src/sync/waitq.c src/sync/spin.c src/sched/state.c src/os/lock.c src/os/park.c)
 weft_model(model_driver tests/model/model_driver.c src/sched/driver.c src/sched/idle.c src/os/park.c)
 weft_model(model_close tests/model/model_close.c src/sched/pool.c src/sched/quiet.c src/sched/state.c
   src/os/lock.c src/os/park.c)

@@ -91,6 +91,7 @@ target_link_libraries(test_task PRIVATE m) # rounding modes
 weft_test(test_fd tests/unit/io/test_fd.c)
 weft_test(test_close tests/unit/io/test_close.c)
 weft_test(test_fd_future tests/unit/io/test_fd_future.c)
+weft_test(test_select_events tests/unit/io/test_select_events.c)
 weft_test(test_socket tests/unit/io/test_socket.c)
 weft_test(test_sys tests/unit/os/test_sys.c)
 weft_test(test_event tests/unit/sync/test_event.c)

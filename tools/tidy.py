@@ -34,7 +34,7 @@ EXTRA_HEADERS = {"base": ("atomic.h", "config.h"),
                  "os": ("sys.h",),
                  "sched": ("blocking.h", "driver.h", "fast.h", "fork.h", "idle.h",
                            "monitor.h", "poll.h", "state.h", "timers.h"),
-                 "sync": ("chan.h", "future.h", "spin.h")}
+                 "sync": ("chan.h", "future.h", "source.h", "spin.h")}
 # The seam through which the model replaces the atomics; it points out of src on purpose.
 SEAM = (ATOMICS, "model/model_atomic.h")
 

@@ -229,22 +229,23 @@ WEFT_API void weft_watch_drop(weft_watch *watch);
 /* ---- the first of several -------------------------------------------------------------------- */
 
 enum weft_case_kind {
-    WEFT_CASE_NONE, /* never: a case that is switched off */
-    WEFT_CASE_SEND, /* the item can be sent to the channel, or that is closed */
-    WEFT_CASE_RECV, /* an item can be received, or the channel is closed and empty */
-    WEFT_CASE_TASK, /* the task has ended */
-    WEFT_CASE_TIME, /* the point in time has come */
+    WEFT_CASE_NONE,  /* never: a case that is switched off */
+    WEFT_CASE_SEND,  /* the item can be sent to the channel, or that is closed */
+    WEFT_CASE_RECV,  /* an item can be received, or the channel is closed and empty */
+    WEFT_CASE_TASK,  /* the task has ended */
+    WEFT_CASE_TIME,  /* the point in time has come */
+    WEFT_CASE_EVENT, /* something from outside: see weft_case_fd and weft_case_signal */
 };
 
 /* One thing to wait for.  Made by the functions below. */
 typedef struct weft_case {
     enum weft_case_kind kind;
-    int result;      /* of the case that ran: 0, or -EPIPE */
+    int result;      /* of the case that ran: 0, or -EPIPE; an event's has more */
     void *object;    /* the channel or the task */
     void *item;      /* sent from here, or received to here */
     weft_time at;    /* the point in time */
-    intptr_t value;  /* of the case that ran: what the task gave */
-    void *unused[2]; /* zero */
+    intptr_t value;  /* of the case that ran: what the task gave, or what the event is */
+    void *unused[2]; /* zero, but for an event */
 } weft_case;
 
 static inline weft_case weft_case_send(weft_chan *chan, const void *item)
@@ -275,7 +276,8 @@ static inline weft_case weft_case_time(weft_time at)
 /*
  * Waits for the first case that can run, and runs it: that one and no other.  If several can, each
  * has the same chance.  A channel or a task may be in several cases; a send and a receive on the
- * same channel never meet each other.  Up to 16 cases need no memory.
+ * same channel never meet each other.  Up to 16 cases need no memory.  Descriptors and signals are
+ * cases too: weft_case_fd (weft/io.h) and weft_case_signal (weft/signals.h).
  *
  *     weft_case cases[] = {
  *         weft_case_recv(answers, &answer),
@@ -288,6 +290,7 @@ static inline weft_case weft_case_time(weft_time at)
  * -EINVAL      no cases, none of them switched on (but with `try_only`), one without its channel,
  *              item or task, or of no known kind
  * -EDEADLK     the calling task is in one of them
+ * -EPERM       a thread that is no worker would have to wait for an event; it may try
  * -ENOMEM      for more than 16 cases
  * -ECANCELED, -ETIMEDOUT: no case ran
  */

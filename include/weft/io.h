@@ -26,6 +26,7 @@
 
 #include <sys/types.h>
 
+#include <weft/chan.h>
 #include <weft/future.h>
 #include <weft/types.h>
 
@@ -82,6 +83,16 @@ WEFT_API int weft_poll_fd(int fd, int events);
 
 /* weft_poll_fd for poll tasks, and for those who wait for several things at once. */
 WEFT_API void weft_fd_future(weft_wait_future *future, int fd, int events);
+
+/*
+ * weft_poll_fd as a case of weft_select, for green threads: it can run when the descriptor can be
+ * read from (POLLIN) or written to (POLLOUT).  The `value` of the case that ran is what
+ * weft_poll_fd would have given, its `result` 0 or the error: -EBADF, it is closed.  For both
+ * events, two cases.
+ *
+ *     weft_case cases[] = {weft_case_fd(fd, POLLIN), weft_case_recv(orders, &order)};
+ */
+WEFT_API weft_case weft_case_fd(int fd, int events);
 
 /*
  * Closes it.  Whoever waits for it gets -EBADF, and so do later calls; it is closed when the last

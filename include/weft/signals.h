@@ -22,6 +22,7 @@
 
 #include <signal.h>
 
+#include <weft/chan.h>
 #include <weft/scope.h>
 #include <weft/types.h>
 
@@ -53,6 +54,14 @@ WEFT_API int weft_signals_block(const sigset_t *set);
  * -EMFILE, -ENFILE, -ENOMEM   no descriptor to wait with
  */
 WEFT_API int weft_signal_wait(const sigset_t *set, siginfo_t *info);
+
+/*
+ * The same as a case of weft_select, for green threads.  The signal is taken if the case runs, and
+ * only then; its number is the `value` of the case.  Both objects have to stay until the select has
+ * returned.  `result`: 0, or -EMFILE, -ENFILE, -ENOMEM; what weft_signal_wait says of bad sets,
+ * weft_select does.
+ */
+WEFT_API weft_case weft_case_signal(const sigset_t *set, siginfo_t *info);
 
 typedef struct weft_drain_options {
     uint32_t size;

@@ -190,6 +190,7 @@ enum weft_wait {
     WEFT_WAIT_SELECT,   /* the first of several; no object */
     WEFT_WAIT_READABLE, /* a descriptor, whose number `wait_object` is */
     WEFT_WAIT_WRITABLE,
+    WEFT_WAIT_OUTER_SELECT, /* the first of several, some of which come from outside; no object */
     WEFT_WAIT_KINDS
 };
 

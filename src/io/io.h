@@ -26,6 +26,7 @@
 #ifndef WF_IO_IO_H
 #define WF_IO_IO_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -153,6 +154,13 @@ int wf_fd_adopt(int fd, enum wf_fd_kind kind);
 int wf_poll_until(int fd, int events, int64_t until_ns);
 /* fd.c  [worker, control thread]  The kernel has news. */
 void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up);
+
+/* ---- signals ------------------------------------------------------------------------------- */
+
+/* signal.c  [any]  0; -EINVAL, -EPERM: as weft_signal_wait. */
+int wf_signals_check(const sigset_t *set);
+/* signal.c  [worker, a thread that blocks them]  Whether one of them could be taken. */
+bool wf_signals_are_pending(const sigset_t *set);
 
 /* ---- files --------------------------------------------------------------------------------- */
 

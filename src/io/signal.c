@@ -72,13 +72,20 @@ int weft_signals_block(const sigset_t *set)
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-static int check_set(const sigset_t *set)
+int wf_signals_check(const sigset_t *set)
 {
     const uint64_t bits = set != NULL ? bits_of(set) : 0;
     if (bits == 0) {
         return -EINVAL;
     }
     return (bits & ~wf_load_relaxed(&announced)) == 0 ? 0 : -EPERM;
+}
+
+bool wf_signals_are_pending(const sigset_t *set)
+{
+    sigset_t pending;
+    wf_sys_signals_pending(&pending);
+    return (bits_of(set) & bits_of(&pending)) != 0;
 }
 
 /* [thread] */
@@ -108,7 +115,7 @@ static int wait_in_task(const sigset_t *set, siginfo_t *info)
 int weft_signal_wait(const sigset_t *set, siginfo_t *info)
 {
     struct weft_task *self = wf_task_self();
-    int rc = check_set(set);
+    int rc = wf_signals_check(set);
     if (rc != 0) {
         return rc;
     }
@@ -191,7 +198,7 @@ int weft_drain(weft_scope *scope, int listener, const weft_drain_options *option
                           .options = options,
                           .signals = or_usual(options->signals, &usual),
                           .listener = listener};
-    int rc = check_set(drain.signals);
+    int rc = wf_signals_check(drain.signals);
     if (rc != 0) {
         return rc;
     }

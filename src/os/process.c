@@ -72,6 +72,11 @@ void wf_sys_signals_blocked(sigset_t *out)
     WEFT_CHECK(pthread_sigmask(SIG_BLOCK, NULL, out) == 0); /* fails for no set */
 }
 
+void wf_sys_signals_pending(sigset_t *out)
+{
+    (void)sigpending(out); /* fails for no address that is ours */
+}
+
 /* ---- processes ----------------------------------------------------------------------------- */
 
 int wf_sys_pipe(int fds[2])

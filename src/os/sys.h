@@ -79,6 +79,8 @@ int wf_sys_replace(int by, int fd);
 /* Of the calling thread. */
 void wf_sys_signals_block(const sigset_t *set);
 void wf_sys_signals_blocked(sigset_t *out);
+/* To the thread or to the process, and blocked. */
+void wf_sys_signals_pending(sigset_t *out);
 
 /* What a child gets. */
 enum {

@@ -13,12 +13,17 @@
  * may not wait any longer.  So exactly one case runs, or none.  Whoever wins by a channel does so
  * under its lock, and the select takes the locks, one after the other, to leave its queues: all of
  * them, but for the one that has won and whose grant it has seen.
+ *
+ * Events of the layers above (source.h) are looked at before the locks are taken, which would be
+ * held for too long; and may be gone when their case is to run.  Then nothing has been done, and
+ * all begins anew.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "sched/fast.h"
 #include "sync/chan.h"
+#include "sync/source.h"
 
 /* Cases without memory. */
 #define FEW 16u
@@ -26,9 +31,12 @@
 /* Won by the select itself: no case runs. */
 #define NOBODY INT32_MAX
 
+/* Nothing was done, and all has to begin anew. */
+#define ANEW (-ERESTART)
+
 /* What stands for a case in the lists of others. */
 struct arm {
-    struct wf_wait_node node; /* in a channel */
+    struct wf_wait_node node; /* in a channel, or with a source */
     struct wf_joiner joiner;  /* in the list of a task */
 };
 
@@ -45,9 +53,21 @@ struct select {
     char *memory;    /* of the arrays; NULL: they lie in the frame */
     int32_t timer;   /* the case whose time comes first */
     weft_time at;    /* then; WEFT_NEVER: there is none */
+    bool has_events; /* some case is one */
 };
 
 /* ---- what is asked for --------------------------------------------------------------------- */
+
+static const struct wf_source *source_of(const weft_case *it)
+{
+    return it->object;
+}
+
+weft_case wf_case_of(const struct wf_source *source, void *item)
+{
+    void *object = (void *)(uintptr_t)source; /* only read */
+    return (weft_case){.kind = WEFT_CASE_EVENT, .object = object, .item = item};
+}
 
 /* 0: it can never run; 1: it can. */
 static int check_case(const weft_case *it, const struct weft_task *self)
@@ -65,6 +85,10 @@ static int check_case(const weft_case *it, const struct weft_task *self)
         return it->object != self ? 1 : -EDEADLK;
     case WEFT_CASE_TIME:
         return 1;
+    case WEFT_CASE_EVENT: {
+        const int rc = it->object != NULL ? source_of(it)->check(it) : -EINVAL;
+        return rc != 0 ? rc : 1;
+    }
     default:
         return -EINVAL;
     }
@@ -80,6 +104,9 @@ static int check(const weft_case *cases, size_t count, bool is_trying, const str
         const int rc = check_case(&cases[i], self);
         if (rc < 0) {
             return rc;
+        }
+        if (cases[i].kind == WEFT_CASE_EVENT && self == NULL && !is_trying) {
+            return -EPERM;
         }
         is_any = is_any || rc > 0;
     }
@@ -141,8 +168,8 @@ static void shuffle(struct select *select)
     }
 }
 
-/* [locked: all]  Runs the case if it can: 0 or -EPIPE.  -EAGAIN: it cannot.  -ENOMEM: its channel
- * has to grow first. */
+/* [locked: all]  Runs the case if it can: 0 or -EPIPE; an event runs later.  -EAGAIN: it cannot.
+ * -ENOMEM: its channel has to grow first. */
 static int try_case(weft_case *it, weft_time now, struct weft_task **woken)
 {
     switch (it->kind) {
@@ -154,6 +181,8 @@ static int try_case(weft_case *it, weft_time now, struct weft_task **woken)
         return weft_try_join(it->object, &it->value);
     case WEFT_CASE_TIME:
         return now >= it->at ? 0 : -EAGAIN;
+    case WEFT_CASE_EVENT:
+        return it->result; /* of when it began */
     case WEFT_CASE_NONE:
     default:
         return -EAGAIN;
@@ -169,7 +198,7 @@ static int look(struct select *select, struct weft_task **woken, struct weft_cha
         const uint32_t index = select->order[i];
         weft_case *it = &select->cases[index];
         const int rc = try_case(it, now, woken);
-        if (rc == -ENOMEM) {
+        if (rc == -ENOMEM && it->kind == WEFT_CASE_SEND) {
             *full = it->object;
             return rc;
         }
@@ -208,6 +237,45 @@ static int look_at_all(struct select *select)
     return rc;
 }
 
+/* ---- events -------------------------------------------------------------------------------- */
+
+/* [waiter]  Before the locks are taken. */
+static void begin_events(struct select *select)
+{
+    for (uint32_t i = 0; i < select->count; i++) {
+        weft_case *it = &select->cases[i];
+        if (it->kind == WEFT_CASE_EVENT) {
+            struct wf_wait_node *node = &select->arms[i].node;
+            wf_node_init(node, select->self);
+            node->selection = &select->selection;
+            node->index = (int32_t)i;
+            it->value = 0;
+            it->result = source_of(it)->begin(it, node);
+        }
+    }
+}
+
+/* [waiter, closer]  All that have begun. */
+static void end_events(struct select *select)
+{
+    for (uint32_t i = 0; i < select->count; i++) {
+        if (select->cases[i].kind == WEFT_CASE_EVENT) {
+            source_of(&select->cases[i])->end(&select->cases[i], &select->arms[i].node);
+        }
+    }
+}
+
+/* [waiter]  The case was chosen: its index.  ANEW: what it was chosen for is gone. */
+static int run_event(struct select *select, int index)
+{
+    weft_case *it = &select->cases[index];
+    if (it->kind == WEFT_CASE_EVENT && it->result == 0) {
+        it->result = source_of(it)->run(it);
+        return it->result == -EAGAIN ? ANEW : index;
+    }
+    return index;
+}
+
 /* ---- winning and leaving ------------------------------------------------------------------- */
 
 /* [waiter, closer]  Wins, unless somebody has; gives who has. */
@@ -235,6 +303,9 @@ static void leave_all(struct select *select, int32_t winner)
         case WEFT_CASE_TASK:
             wf_joiner_leave(select->cases[i].object, &arm->joiner);
             break;
+        case WEFT_CASE_EVENT:
+            source_of(&select->cases[i])->leave(&select->cases[i], &arm->node);
+            break;
         default:
             break;
         }
@@ -251,6 +322,9 @@ static void forget(struct wf_parting *parting)
         select->arms[winner].node.result == 0) {
         WF_REACHED("select.item_comes_back");
         wf_chan_put_back(select->cases[winner].object, select->cases[winner].item);
+    }
+    if (select->has_events) {
+        end_events(select);
     }
     wf_free(select->memory);
 }
@@ -288,6 +362,20 @@ static void enter_tasks(struct select *select)
     }
 }
 
+/* [waiter]  To where the events come; one that is there since wins. */
+static void enter_events(struct select *select)
+{
+    for (uint32_t i = 0; i < select->count; i++) {
+        weft_case *it = &select->cases[i];
+        if (it->kind == WEFT_CASE_EVENT) {
+            const int rc = source_of(it)->enter(it, &select->arms[i].node);
+            if (rc != -EINPROGRESS && win(select, (int32_t)i) == (int32_t)i) {
+                select->arms[i].node.result = rc;
+            }
+        }
+    }
+}
+
 /* [waiter]  Somebody has won; -1: nobody yet. */
 static int32_t winner_of(struct select *select)
 {
@@ -300,7 +388,8 @@ static inline __attribute__((always_inline)) int32_t wait_in_task(struct select 
     struct weft_task *self = select->self;
     int32_t winner;
     wf_parting_add(self, &select->parting);
-    wf_wait_begin_until(self, WEFT_WAIT_SELECT, NULL, select->at);
+    wf_wait_begin_until(self, select->has_events ? WEFT_WAIT_OUTER_SELECT : WEFT_WAIT_SELECT, NULL,
+                        select->at);
     while ((winner = winner_of(select)) < 0) { /* woken by the winner, or if it may not wait on */
         wf_suspend(self);
         if (winner_of(select) >= 0) {
@@ -330,7 +419,25 @@ static int32_t wait_in_thread(struct select *select)
     return winner_of(select);
 }
 
-/* [any]  All locks are held, and nothing can run. */
+/* [waiter]  Its index; or ANEW. */
+static int run_winner(struct select *select, int32_t winner)
+{
+    weft_case *it = &select->cases[winner];
+    switch (it->kind) {
+    case WEFT_CASE_TASK:
+        it->result = weft_try_join(it->object, &it->value);
+        break;
+    case WEFT_CASE_TIME:
+        it->result = 0;
+        break;
+    default:
+        it->result = select->arms[winner].node.result;
+        break;
+    }
+    return run_event(select, winner);
+}
+
+/* [any]  All locks are held, and nothing can run.  The index of what has then; or ANEW. */
 static inline __attribute__((always_inline)) int wait_for_first(struct select *select)
 {
     int rc = 0;
@@ -338,20 +445,17 @@ static inline __attribute__((always_inline)) int wait_for_first(struct select *s
     unlock_all(select);
     WF_JITTER();
     enter_tasks(select);
+    if (select->has_events) {
+        enter_events(select);
+    }
     const int32_t winner =
         select->self != NULL ? wait_in_task(select, &rc) : wait_in_thread(select);
     leave_all(select, winner);
-    if (winner == NOBODY) {
-        return rc;
+    rc = winner == NOBODY ? rc : run_winner(select, winner);
+    if (select->has_events) {
+        end_events(select);
     }
-    weft_case *it = &select->cases[winner];
-    it->result = 0;
-    if (it->kind == WEFT_CASE_TASK) {
-        it->result = weft_try_join(it->object, &it->value);
-    } else if (it->kind != WEFT_CASE_TIME) {
-        it->result = select->arms[winner].node.result;
-    }
-    return winner;
+    return rc;
 }
 
 /* ---- the call ------------------------------------------------------------------------------ */
@@ -362,6 +466,7 @@ static void set_up(struct select *select, weft_case *cases, uint32_t count)
     select->count = count;
     select->chan_count = 0;
     select->at = WEFT_NEVER;
+    select->has_events = false;
     select->timer = NOBODY;
     select->parting = (struct wf_parting){.forget = forget};
     wf_atomic_init(&select->selection.winner, -1);
@@ -373,34 +478,48 @@ static void set_up(struct select *select, weft_case *cases, uint32_t count)
         } else if (it->kind == WEFT_CASE_TIME && it->at < select->at) {
             select->at = it->at;
             select->timer = (int32_t)i;
+        } else if (it->kind == WEFT_CASE_EVENT) {
+            select->has_events = true;
         }
     }
     shuffle(select);
+}
+
+static inline __attribute__((always_inline)) int run_once(struct select *select, bool is_trying)
+{
+    struct weft_task *self = select->self;
+    if (select->has_events) {
+        begin_events(select);
+    }
+    int rc = look_at_all(select);
+    if (rc == -EAGAIN && !is_trying) {
+        rc = self != NULL ? wf_interrupted(self) : 0;
+        if (rc == 0) {
+            return wait_for_first(select);
+        }
+        unlock_all(select);
+    } else if (rc == -EAGAIN) {
+        unlock_all(select);
+    }
+    if (select->has_events) {
+        rc = rc >= 0 ? run_event(select, rc) : rc;
+        end_events(select);
+    }
+    if (self != NULL && rc != -ECANCELED && rc != -ETIMEDOUT) {
+        wf_task_spend(self);
+    }
+    return rc;
 }
 
 /* [any]  The arrays are there, with room for `count`. */
 static inline __attribute__((always_inline)) int run(struct select *select, weft_case *cases,
                                                      uint32_t count, bool is_trying)
 {
-    struct weft_task *self = select->self;
-    set_up(select, cases, count);
-    int rc = look_at_all(select);
-    if (rc != -EAGAIN) {
-        if (self != NULL) {
-            wf_task_spend(self);
-        }
-        return rc;
-    }
-    if (!is_trying) {
-        rc = self != NULL ? wf_interrupted(self) : 0;
-        if (rc == 0) {
-            return wait_for_first(select);
-        }
-    }
-    unlock_all(select);
-    if (self != NULL && is_trying) {
-        wf_task_spend(self);
-    }
+    int rc;
+    do { /* each turn an event was there, and somebody else was faster */
+        set_up(select, cases, count);
+        rc = run_once(select, is_trying);
+    } while (rc == ANEW);
     return rc;
 }
 

@@ -2,18 +2,21 @@
 /*
  * Goal:   with src/io/fd.c no news of a descriptor is lost, however a wait, a report of the kernel
  *         and a close meet; a descriptor is closed once, by the last who uses it, and who uses the
- *         number after that finds the entry as new; in every order of steps under every memory
- *         model.
+ *         number after that finds the entry as new; with select.c of src/io and src/sync a select
+ *         hears of descriptors, too, and one of its cases runs; in every order of steps under every
+ *         memory model.
  * Method: tasks that find nothing and wait, a kernel that has bytes and then reports them, closes.
  *         The kernel here is a few cells: whether there are bytes, and whether the number is open.
  *         A lost report is a deadlock; plain data is touched by all who are inside.
  */
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "io/io.h"
 #include "model/sync_aids.h"
 #include "os/sys.h"
+#include "sync/chan.h"
 
 static struct wf_entry the_entry;
 static struct wf_entry *const entry = &the_entry;
@@ -97,10 +100,91 @@ int wf_sys_poll(int fd, int call_fd, short events, int64_t deadline_ns)
 {
     (void)fd;
     (void)call_fd;
-    (void)events;
     (void)deadline_ns;
-    return 0;
+    wf_plain_store(&inside[model_thread()], 1);
+    return events == POLLIN && wf_load_acquire(&bytes) > 0 ? POLLIN : 0;
 }
+
+/* ---- what the two select.c call beside it: nothing of it here -------------------------------- */
+
+int wf_chan_send_locked(struct weft_chan *chan, const void *item, struct weft_task **woken)
+{
+    (void)chan;
+    (void)item;
+    (void)woken;
+    model_fail("a channel");
+}
+
+int wf_chan_recv_locked(struct weft_chan *chan, void *item, struct weft_task **woken)
+{
+    return wf_chan_send_locked(chan, item, woken);
+}
+
+int wf_chan_grow(struct weft_chan *chan)
+{
+    return wf_chan_send_locked(chan, NULL, NULL);
+}
+
+void wf_chan_put_back(struct weft_chan *chan, const void *item)
+{
+    (void)wf_chan_send_locked(chan, item, NULL);
+}
+
+void wf_chan_node_init(struct wf_wait_node *node, struct weft_task *self, void *item)
+{
+    (void)node;
+    (void)self;
+    (void)wf_chan_send_locked(NULL, item, NULL);
+}
+
+void wf_chan_push_locked(struct weft_chan *chan, struct wf_wait_node *node, bool is_sender)
+{
+    (void)node;
+    (void)is_sender;
+    (void)wf_chan_send_locked(chan, NULL, NULL);
+}
+
+bool wf_joiner_enter(struct weft_task *task, struct wf_joiner *joiner)
+{
+    (void)task;
+    (void)joiner;
+    model_fail("the end of a task");
+}
+
+void wf_joiner_leave(struct weft_task *task, struct wf_joiner *joiner)
+{
+    (void)wf_joiner_enter(task, joiner);
+}
+
+int weft_try_join(weft_task *task, intptr_t *result)
+{
+    (void)result;
+    return wf_joiner_enter(task, NULL) ? 1 : 0;
+}
+
+int wf_signals_check(const sigset_t *set)
+{
+    (void)set;
+    model_fail("a signal");
+}
+
+bool wf_signals_are_pending(const sigset_t *set)
+{
+    return wf_signals_check(set) == 0;
+}
+
+int wf_sys_signalfd(const sigset_t *set)
+{
+    return wf_signals_check(set);
+}
+
+int wf_sys_signal_take(const sigset_t *set, siginfo_t *info)
+{
+    (void)info;
+    return wf_signals_check(set);
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 /* As the kernel: what is there already is reported at once. */
 static int add(struct wf_poller *of, struct wf_entry *one)
@@ -271,9 +355,72 @@ static void close_and_use_again(void)
     MODEL_REQUIRE(rc == 1 || (rc == -EBADF && first_use.entry != NULL)); /* not closed yet */
 }
 
-static void check(void)
+/* ---- selects --------------------------------------------------------------------------------- */
+
+/* What the select gives, over the first side or both; nobody can ever write. */
+static int choose(weft_case cases[2], size_t count)
+{
+    cases[0] = weft_case_fd(3, POLLIN);
+    cases[1] = weft_case_fd(3, POLLOUT);
+    return weft_select(cases, count, 0);
+}
+
+static void choose_it(void)
+{
+    weft_case cases[2];
+    MODEL_REQUIRE(choose(cases, 2) == 0);
+    MODEL_REQUIRE(cases[0].result == 0 && cases[0].value == POLLIN);
+    MODEL_REQUIRE(take(1) == 1);
+}
+
+/* Another may take what it was woken for: it waits on, for the second. */
+static void choose_until_it_has_one(void)
+{
+    weft_case cases[2];
+    do {
+        MODEL_REQUIRE(choose(cases, 1) == 0 && cases[0].result == 0);
+    } while (take(1) == 0);
+}
+
+static void bring_one_and_another(void)
+{
+    bring_and_report();
+    (void)take(1);
+    bring_and_report();
+}
+
+static void choose_or_be_cancelled(void)
+{
+    weft_case cases[2];
+    const int rc = choose(cases, 1);
+    MODEL_REQUIRE(rc == -ECANCELED || (rc == 0 && cases[0].result == 0));
+}
+
+/* When it waits, or before it began; somebody else is still inside. */
+static void choose_or_be_closed(void)
+{
+    weft_case cases[2];
+    MODEL_REQUIRE(choose(cases, 1) == 0);
+    MODEL_REQUIRE(cases[0].result == -EBADF);
+}
+
+/* A byte is there: it runs at once, and is the last who uses the number, or comes too late. */
+static void choose_and_leave(void)
+{
+    weft_case cases[2];
+    MODEL_REQUIRE(choose(cases, 1) == 0);
+    MODEL_REQUIRE(cases[0].result == 0 || cases[0].result == -EBADF);
+}
+
+static void check_queues(void)
 {
     MODEL_REQUIRE(entry->queues[WF_SIDE_READ].first == NULL);
+    MODEL_REQUIRE(entry->queues[WF_SIDE_WRITE].first == NULL);
+}
+
+static void check(void)
+{
+    check_queues();
     MODEL_REQUIRE(wf_load_relaxed(&entry->state) == 0);
 }
 
@@ -320,6 +467,34 @@ static const struct model_test tests[] = {
      .threads = {close_and_use_again, report_late},
      .names = {"user", "kernel"},
      .check = check},
+    {.name = "a select waits, a byte comes",
+     .setup = start,
+     .threads = {choose_it, bring},
+     .names = {"selecter", "kernel"},
+     .bound = {0, 0, 3},
+     .check = check},
+    {.name = "a select waits, another takes the byte",
+     .setup = start_told,
+     .threads = {choose_until_it_has_one, bring_one_and_another},
+     .names = {"selecter", "thief"},
+     .bound = {3, 1, 2},
+     .check = check},
+    {.name = "a select is cancelled",
+     .setup = start_told,
+     .threads = {choose_or_be_cancelled, bring_and_report, cancel_first},
+     .names = {"selecter", "kernel", "canceller"},
+     .bound = {0, 0, 2}, /* without: half a minute, and nothing is found */
+     .check = check},
+    {.name = "a select waits, it is closed",
+     .setup = start_inside,
+     .threads = {choose_or_be_closed, close_it},
+     .names = {"selecter", "closer"},
+     .check = check_queues},
+    {.name = "a select is the last user",
+     .setup = start_with_one,
+     .threads = {choose_and_leave, close_it},
+     .names = {"selecter", "closer"},
+     .check = check_closed_once},
 };
 
 int main(int argc, char **argv)
