@@ -133,6 +133,7 @@ int weft_signal_wait(const sigset_t *set, siginfo_t *info)
 /* ---- the end of a server ------------------------------------------------------------------- */
 
 #define PATIENCE_NS (10 * WEFT_SECOND)
+#define LOOK_NS (10 * WEFT_MILLISECOND)
 
 struct drain {
     weft_scope *scope;
@@ -157,6 +158,23 @@ static void close_listener(struct drain *drain)
     }
 }
 
+/* A server whose connections have taken every descriptor is told to end all the same: then it looks
+ * for the signal now and then. */
+static int wait_for_signal(const struct drain *drain)
+{
+    for (;;) { /* until there is one, or the task is cancelled or out of time */
+        int rc = weft_signal_wait(drain->signals, NULL);
+        if (rc != -EMFILE && rc != -ENFILE && rc != -ENOMEM) {
+            return rc;
+        }
+        WF_REACHED("signal.no_descriptor");
+        rc = weft_sleep(LOOK_NS);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
 /* Waits for the first signal, and then for the second, with an end.  It is cancelled when all tasks
  * have gone. */
 static intptr_t watch(void *arg)
@@ -164,14 +182,14 @@ static intptr_t watch(void *arg)
     struct drain *drain = arg;
     const weft_drain_options *options = drain->options;
     const int64_t patience_ns = options->patience_ns != 0 ? options->patience_ns : PATIENCE_NS;
-    int rc = weft_signal_wait(drain->signals, NULL);
+    int rc = wait_for_signal(drain);
     if (rc > 0) {
         close_listener(drain);
         if (options->on_begin != NULL) {
             options->on_begin(options->context, rc);
         }
         (void)weft_deadline(weft_in(patience_ns));
-        rc = weft_signal_wait(drain->signals, NULL);
+        rc = wait_for_signal(drain);
         rc = rc > 0 ? -EINTR : rc;
     }
     if (rc != -ECANCELED) {

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "fault_aids.h"
@@ -448,6 +449,72 @@ static void a_drain_without_a_signal_is_a_close(void)
     run_under(EVERYWHERE, drain_without_signal);
 }
 
+/* No descriptor can be had any more; gives the limit there was. */
+static rlim_t take_all_descriptors(void)
+{
+    struct rlimit limit;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlim_t before = limit.rlim_cur;
+    const int lowest = dup(0); /* all below are taken */
+    CHECK(lowest >= 0);
+    CHECK_EQ(close(lowest), 0);
+    limit.rlim_cur = (rlim_t)lowest;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    CHECK_EQ(dup(0), -1);
+    CHECK_EQ(errno, EMFILE);
+    return before;
+}
+
+static void give_descriptors_back(rlim_t before)
+{
+    struct rlimit limit;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = before;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static intptr_t stop_full_server(void *arg)
+{
+    struct stop *stop = arg;
+    wait_for(&stop->server->accepted, 1);
+    send_number(SIGTERM);
+    wait_for(&stop->server->begun, 1);
+    if (stop->then == 0) {
+        raise_by_one(&stop->server->release);
+    } else {
+        send_number(SIGINT);
+    }
+    return 0;
+}
+
+static intptr_t drain_without_descriptors(void *arg)
+{
+    (void)arg;
+    for (int then = 0; then < 3; then += 2) {
+        weft_scope scope;
+        struct server server = {.listener = listening("127.0.0.1:0"), .scope = &scope};
+        struct stop stop = {.server = &server, .then = then};
+        const weft_drain_options options = {
+            .patience_ns = WEFT_NEVER, .on_begin = on_begin, .context = &server};
+        const rlim_t before = take_all_descriptors();
+        CHECK_EQ(weft_scope_open(&scope, NULL), 0);
+        CHECK_EQ(weft_scope_go(&scope, serve_one, &server), 0);
+        weft_task *stopper = go(stop_full_server, &stop);
+        CHECK_EQ(weft_drain(&scope, server.listener, &options), then == 0 ? 0 : -EINTR);
+        CHECK_EQ(server.number, SIGTERM);
+        CHECK_EQ(weft_await(stopper), 0);
+        give_descriptors_back(before);
+    }
+    return 0;
+}
+
+/* behaviour 60: such a server is told to end just because it is full. */
+static void a_server_without_descriptors_is_drained_too(void)
+{
+    CHECK_EQ(weft_signals_block(NULL), 0);
+    run_under(EVERYWHERE, drain_without_descriptors);
+}
+
 /* ---- a process that is told to end ----------------------------------------------------------- */
 
 struct service {
@@ -605,7 +672,7 @@ static intptr_t wait_for_ever(void *arg)
     return weft_sleep_until(WEFT_NEVER) == -ECANCELED ? 0 : -EIO;
 }
 
-/* What cannot wait for a signal ends the server: nothing else would. */
+/* Without the task that waits for the signal the server ends: nothing else would end it. */
 static intptr_t drain_with_fault(void *arg)
 {
     struct faults *faults = arg;
@@ -628,12 +695,12 @@ static intptr_t drain_with_fault(void *arg)
     return 0;
 }
 
-static void a_drain_that_cannot_wait_cancels(void)
+static void a_drain_that_cannot_begin_cancels(void)
 {
     CHECK_EQ(weft_signals_block(NULL), 0);
     faults_prepare();
     CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0);
-    fail_each(drain_with_fault, 2);
+    fail_each(drain_with_fault, 1);
 }
 
 #endif
@@ -647,10 +714,11 @@ static const struct tap_test tests[] = {
     TAP_TEST_LIMIT(no_signal_of_a_storm_is_lost, 60),
     TAP_TEST(a_drain_lets_tasks_end_and_cancels_the_rest),
     TAP_TEST(a_drain_without_a_signal_is_a_close),
+    TAP_TEST(a_server_without_descriptors_is_drained_too),
     TAP_TEST(a_server_that_gets_sigterm_serves_who_is_there),
 #ifdef WF_TEST_AIDS
     TAP_TEST(a_wait_for_signals_that_fails_loses_none),
-    TAP_TEST(a_drain_that_cannot_wait_cancels),
+    TAP_TEST(a_drain_that_cannot_begin_cancels),
 #endif
 };
 TAP_MAIN(tests)
