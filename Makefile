@@ -50,7 +50,7 @@ install: ## library and headers into PREFIX (/usr/local), below DESTDIR
 	@cmake --install build/release --prefix $(PREFIX)
 
 test: build ## all tests; the last line counts them
-	@tools/setup.sh --try test install
+	@tools/setup.sh --try test install http
 	@tests/run.sh --all build/dev
 
 stress: build ## the long tests: millions of items, fibers and tasks; storms (also under TSan)

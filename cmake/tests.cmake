@@ -136,6 +136,7 @@ weft_stress(stress_queue tests/stress/stress_queue.c tests/ledger.c)
 
 if(WEFT_EXAMPLES)
   weft_test_script(tests/tools/test_examples.py)
+  weft_test_script(tests/tools/test_http.py)
 endif()
 weft_test_script(tests/tools/test_install.py)
 weft_test_script(tests/tools/test_promises.py)

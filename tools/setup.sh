@@ -17,6 +17,8 @@ build       /usr/include/stdio.h libc6-dev
 test        python3              python3
 install     pkg-config           pkgconf
 install     c++                  g++
+http        curl                 curl
+http        wrk                  wrk
 tidy        python3              python3
 lint        clang-tidy-14        clang-tidy-14
 lint        clang                clang

@@ -57,7 +57,7 @@ class Examples(unittest.TestCase):
                  if name.endswith(".c")}
         tried = {name[len("test_the_example_"):] for name in dir(self)
                  if name.startswith("test_the_example_")}
-        self.assertEqual(names, tried | {"demo"})
+        self.assertEqual(names, tried | {"demo", "http"})  # the last in test_http.py
 
     def test_the_example_cancel(self):
         self.check("cancel")
