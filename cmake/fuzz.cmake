@@ -14,6 +14,8 @@ endfunction()
 
 weft_fuzz(fuzz_address tests/fuzz/fuzz_address.c)
 weft_fuzz(fuzz_buffer tests/fuzz/fuzz_buffer.c)
+weft_fuzz(fuzz_http tests/fuzz/fuzz_http.c)
+target_include_directories(fuzz_http PRIVATE ${CMAKE_SOURCE_DIR}) # for what it tries of an example
 
 get_property(list GLOBAL PROPERTY WEFT_FUZZ_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/fuzz.list CONTENT "${list}")
