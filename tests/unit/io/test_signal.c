@@ -57,13 +57,6 @@ static intptr_t wait_for_one(void *arg)
     return weft_signal_wait(&set, &wait->info);
 }
 
-static intptr_t wait_for_usual(void *arg)
-{
-    const sigset_t set = set_of(SIGINT, SIGTERM);
-    (void)arg;
-    return weft_signal_wait(&set, NULL);
-}
-
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 static intptr_t wait_for_different_ones(void *arg)
@@ -625,6 +618,13 @@ struct sender {
     weft_task *waiter;
     wf_atomic_u32 is_over; /* the wait */
 };
+
+static intptr_t wait_for_usual(void *arg)
+{
+    const sigset_t set = set_of(SIGINT, SIGTERM);
+    (void)arg;
+    return weft_signal_wait(&set, NULL);
+}
 
 /* When the other waits, or has failed to. */
 static intptr_t send_later(void *arg)

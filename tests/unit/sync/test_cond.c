@@ -171,7 +171,9 @@ static void wait_for_length(struct wf_waitq *queue, unsigned length)
 
 static struct wf_waitq *queue_of(struct buffer *buffer)
 {
-    return &((struct wf_cond *)(void *)&buffer->not_empty)->queue;
+    void *memory = &buffer->not_empty;
+    struct wf_cond *cond = memory;
+    return &cond->queue;
 }
 
 static void *wait_outside(void *arg)
@@ -224,7 +226,9 @@ static void a_forced_close_leaves_the_mutex_too(void)
     doom(&doomed, &wait);
     CHECK_EQ(weft_mutex_lock(&buffer.mutex), 0);
     CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
-    wait_for_length(&((struct wf_mutex *)(void *)&buffer.mutex)->queue, 1);
+    void *memory = &buffer.mutex;
+    struct wf_mutex *mutex = memory;
+    wait_for_length(&mutex->queue, 1);
     close_by_force(&doomed);
     CHECK_EQ(weft_mutex_unlock(&buffer.mutex), 0);
     CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
