@@ -101,6 +101,8 @@ void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn ove
  * emptied: a thief that was preempted in the middle of its steal holds the room until it runs.
  * Gives how many were taken. */
 size_t wf_ring_push_chain(struct wf_ring *ring, struct wf_chain *chain);
+/* [owner]  How many it would take; not less before the owner's next push. */
+size_t wf_ring_room(struct wf_ring *ring);
 
 /* [owner]  The oldest item; NULL when empty. */
 struct wf_node *wf_ring_pop(struct wf_ring *ring);
@@ -116,6 +118,8 @@ void wf_ring_settle(struct wf_ring *ring);
 struct wf_node *wf_ring_steal(struct wf_ring *from, struct wf_ring *into);
 /* [owner of into]  The same, but not more than `most`, which is not 0. */
 struct wf_node *wf_ring_steal_some(struct wf_ring *from, struct wf_ring *into, size_t most);
+/* [thief, who need own no ring]  The oldest item; NULL as above. */
+struct wf_node *wf_ring_steal_one(struct wf_ring *from);
 
 /* [any]  Items that could be popped or stolen now; a hint by the time it is read. */
 size_t wf_ring_count(struct wf_ring *ring);

@@ -144,10 +144,16 @@ void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn ove
     }
 }
 
+size_t wf_ring_room(struct wf_ring *ring)
+{
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    return WF_RING_CAPACITY - distance(steal_of(look(ring)), tail);
+}
+
 size_t wf_ring_push_chain(struct wf_ring *ring, struct wf_chain *chain)
 {
     wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
-    size_t room = WF_RING_CAPACITY - distance(steal_of(look(ring)), tail);
+    size_t room = wf_ring_room(ring);
     size_t taken = 0;
     while (taken < room && chain->first != NULL) {
         wf_plain_store(slot_at(ring, (wf_ring_pos)(tail + taken)), wf_chain_pop(chain));
@@ -276,6 +282,17 @@ struct wf_node *wf_ring_steal_some(struct wf_ring *from, struct wf_ring *into, s
     }
     wf_counter_add(&into->counters.stolen, count);
     return newest;
+}
+
+struct wf_node *wf_ring_steal_one(struct wf_ring *from)
+{
+    wf_ring_pos first;
+    if (claim(from, 1, &first) == 0) {
+        return NULL;
+    }
+    struct wf_node *oldest = wf_plain_load(slot_at(from, first));
+    release(from);
+    return oldest;
 }
 
 size_t wf_ring_count(struct wf_ring *ring)

@@ -9,6 +9,9 @@
  * first one comes back there is one too many, and a spare goes to the bench.  ADR 16 has the
  * reasons.
  *
+ * But who has enough to do never looks into the queues of others.  So at each look the monitor
+ * carries what lies with those who are stuck to the global queue, where everybody looks.
+ *
  *   in play   it runs tasks, searches or sleeps as any worker; `in_play` counts them
  *   stuck     in play, and in one turn for longer than hog_ns; or between weft_block_begin and end
  *   lack      less than options.workers are in play and not stuck, and nobody is free
@@ -317,6 +320,26 @@ static void send_home(weft_runtime *runtime)
     }
 }
 
+/* [monitor]  Nobody who has tasks of its own would come for those of one who is stuck. */
+static void take_over(weft_runtime *runtime)
+{
+    struct wf_monitor *monitor = &runtime->monitor;
+    for (unsigned i = 0; i < wf_seats(runtime) && runtime->reactor == NULL; i++) {
+        struct wf_worker *worker = &runtime->workers[i];
+        struct wf_chain chain = {0};
+        wf_lock_acquire(&monitor->lock); /* the only worker cannot become alone again meanwhile */
+        if ((worker->post.is_hog || worker->post.is_blocked) && wf_in_play(runtime) > 1 &&
+            share_locked(runtime)) {
+            wf_steal_take_over(worker, &chain);
+        }
+        wf_lock_release(&monitor->lock);
+        if (chain.first != NULL) {
+            WF_REACHED("monitor.takes_over");
+            wf_steal_hand_on(runtime, &chain);
+        }
+    }
+}
+
 /* ---- hogs ---------------------------------------------------------------------------------- */
 
 /* [monitor]  Whether nobody was told of this place yet. */
@@ -433,6 +456,7 @@ static void *monitor_main(void *arg)
             look_at(&runtime->workers[i], now);
         }
         fill_up(runtime);
+        take_over(runtime);
         see_to_watch(runtime);
         send_home(runtime);
         const bool is_quiet = !wf_monitor_is_surplus(runtime) && !is_anybody_awake(runtime);

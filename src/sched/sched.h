@@ -397,8 +397,20 @@ void wf_steal_need_watcher(struct wf_worker *worker);
 bool wf_steal_is_due(struct wf_worker *worker);
 /* steal.c  [owner]  About to block: somebody else has to see to what it has queued. */
 void wf_steal_leave_behind(struct wf_worker *worker);
+/* steal.c  [monitor]  What a worker that is stuck has queued, oldest first; not all of it, if it is
+ * much.  Its queues must be open to others. */
+void wf_steal_take_over(struct wf_worker *worker, struct wf_chain *chain);
+/* steal.c  [monitor]  To the global queue, where those who work look too. */
+void wf_steal_hand_on(weft_runtime *runtime, struct wf_chain *chain);
 /* steal.c  Polls between two looks at the global queue, if one takes so long. */
 uint32_t wf_steal_interval(int64_t task_ns);
+
+/* guest.c  [owner]  A worker that ran out of tasks has found some of others. */
+void wf_guest_begin(struct wf_worker *worker, int64_t now);
+/* guest.c  [owner]  A guest has run out of tasks: was it worth it? */
+void wf_guest_judge(struct wf_worker *worker);
+/* guest.c  [owner]  0: it takes what it finds; more: a few, and later on it looks away. */
+void wf_guest_be_shy(struct wf_worker *worker, uint32_t shyness);
 
 /* trace.c  [any]  Records an event; `worker` is the caller's, NULL: a foreign thread. */
 void wf_trace_foreign(weft_runtime *runtime, enum wf_trace_event event, uint64_t id, uint64_t arg);

@@ -214,6 +214,12 @@ static struct weft_task *take_global(struct wf_worker *worker)
     /* On top of a deque that has something the batch would be all that the owner takes. */
     bool is_deque_busy = !worker->is_fast && wf_deque_count(&worker->deque) > 0;
     size_t room = is_deque_busy ? 1 : worker->shyness > 0 ? WF_SHY_BATCH : WF_INJECT_BATCH_MAX;
+    if (runtime->options.order == WEFT_ORDER_FAIR) {
+        /* No more than fits: what came back would lose its place, and in a crowd that overflows all
+         * the time some would wait for ever. */
+        const size_t fits = 1 + wf_ring_room(&worker->ring);
+        room = room < fits ? room : fits;
+    }
     size_t count = wf_inject_pop(&runtime->global, runtime->worker_count, room, &chain);
     if (count == 0) {
         return NULL;
@@ -234,10 +240,7 @@ static struct weft_task *take_global(struct wf_worker *worker)
     } else {
         fill_deque(worker, &chain);
     }
-    if (chain.first != NULL) {
-        WF_REACHED("steal.share_does_not_fit");
-        wf_inject_push_overflow(&runtime->global, &chain);
-    }
+    WEFT_ASSERT(chain.first == NULL);
     if (!wf_is_alone(worker)) {
         notify(runtime, worker); /* somebody may have looked while they were in nobody's queue */
     }
@@ -322,82 +325,6 @@ static struct weft_task *steal(struct wf_worker *worker)
     return steal_fork(worker, first, count);
 }
 
-/* ---- guests --------------------------------------------------------------------------------- */
-
-/*
- * A worker that comes out of a search is a guest: it runs what others have queued.  That is worth
- * it if what it takes keeps it busy, or makes work of its own.  If it is nothing but tasks that end
- * at once, the two of them lose more by what goes from cache to cache than the second can gain:
- * then, after some visits, it takes a few at a time and looks away in between, so that who has the
- * tasks runs them.
- */
-
-/* [owner]  Grows with what tasks of this worker do for it: spawn, wake, go on. */
-static uint64_t own_work(struct wf_worker *worker)
-{
-    struct wf_counters *counters = &worker->counters;
-    return wf_counter_read(&counters->spawned) + wf_counter_read(&counters->yielded) +
-           wf_counter_read(&counters->lifo_hits);
-}
-
-static void visit(struct wf_worker *worker, int64_t now)
-{
-    worker->visit_ns = now;
-    worker->visit_turns = wf_counter_read(&worker->counters.polled);
-    worker->visit_own = own_work(worker);
-}
-
-/* [owner]  Whether others are at work, and what there is to do comes from them. */
-static bool is_needless(struct wf_worker *worker)
-{
-    weft_runtime *runtime = worker->runtime;
-    return wf_idle_asleep(&runtime->idle) + wf_idle_searching(&runtime->idle) + 1 <
-               wf_in_play(runtime) &&
-           wf_idle_arrivals(&runtime->idle) == worker->arrivals;
-}
-
-/* [owner]  Looks away for a while, or until something comes from outside.  It counts as searching
- * all the time, so that nobody else is called for what lies in the queues of those who work. */
-static void hold_back(struct wf_worker *worker, int64_t until)
-{
-    weft_runtime *runtime = worker->runtime;
-    worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);
-    if (worker->is_searching) {
-        wf_safe_enter(&runtime->world, &worker->safe);
-        wf_idle_pause(&runtime->idle, worker->arrivals, until);
-        wf_monitor_wake_up(worker);
-    }
-}
-
-static void be_shy(struct wf_worker *worker, uint32_t shyness)
-{
-    if ((shyness == WF_SHYNESS_MAX) != (worker->shyness == WF_SHYNESS_MAX)) {
-        wf_idle_heed(&worker->runtime->idle, shyness == WF_SHYNESS_MAX);
-    }
-    worker->shyness = shyness;
-}
-
-/* [owner]  A guest has run out of tasks: was it worth it? */
-static void judge_visit(struct wf_worker *worker)
-{
-    const uint64_t turns = wf_counter_read(&worker->counters.polled) - worker->visit_turns;
-    if (own_work(worker) != worker->visit_own) {
-        worker->is_guest = false; /* what it took it goes on with */
-        be_shy(worker, 0);
-    } else if (turns > 0) {
-        int64_t now = wf_clock_now();
-        if (now - worker->visit_ns >= (int64_t)turns * WF_VISIT_WORTH_NS || !is_needless(worker)) {
-            be_shy(worker, 0);
-        } else if (worker->shyness < WF_SHYNESS_MAX) {
-            be_shy(worker, worker->shyness + 1);
-        } else {
-            hold_back(worker, now + WF_VISIT_PAUSE_NS);
-            now = wf_clock_now();
-        }
-        visit(worker, now);
-    }
-}
-
 /* ---- the order of a turn ------------------------------------------------------------------- */
 
 uint32_t wf_steal_interval(int64_t task_ns)
@@ -469,7 +396,7 @@ static struct weft_task *take_anything(struct wf_worker *worker)
         task = take_pinned(worker);
     }
     if (task == NULL && worker->is_guest) {
-        judge_visit(worker);
+        wf_guest_judge(worker);
     }
     if (task == NULL && worker->shyness == WF_SHYNESS_MAX) {
         worker->arrivals = wf_idle_arrivals(&runtime->idle);
@@ -518,7 +445,7 @@ static void found(struct wf_worker *worker)
     if (worker->is_searching) {
         worker->is_searching = false;
         worker->is_guest = !worker->is_lone;
-        visit(worker, wf_clock_now());
+        wf_guest_begin(worker, wf_clock_now());
         if (wf_idle_end_search(&runtime->idle)) {
             wf_fence_seq_cst(); /* (S1) */
             if (has_work(worker)) {
@@ -564,7 +491,7 @@ static void retire(struct wf_worker *worker)
         }
     }
     worker->is_guest = false;
-    be_shy(worker, 0);
+    wf_guest_be_shy(worker, 0);
     /* It may have been the watcher: as in found. */
     if (wf_idle_asleep(&runtime->idle) + 1 < wf_in_play(runtime) ||
         wf_timers_next(runtime) != WF_FOREVER || wf_driver_of(runtime) != NULL) {
@@ -585,6 +512,28 @@ void wf_steal_leave_behind(struct wf_worker *worker)
          wf_deque_count(&worker->deque) > 0)) {
         notify_of_arrival(runtime, worker);
     }
+}
+
+void wf_steal_take_over(struct wf_worker *worker, struct wf_chain *chain)
+{
+    struct wf_node *node;
+    while (chain->count < WF_RING_CAPACITY && (node = wf_ring_steal_one(&worker->ring)) != NULL) {
+        wf_chain_push(chain, node);
+    }
+    while (chain->count < WF_RING_CAPACITY &&
+           wf_deque_steal(&worker->deque, &node) == WF_STEAL_TAKEN) {
+        wf_chain_push(chain, node);
+    }
+    struct weft_task *task = wf_slot_take(worker);
+    if (task != NULL) {
+        wf_chain_push(chain, &task->node);
+    }
+}
+
+void wf_steal_hand_on(weft_runtime *runtime, struct wf_chain *chain)
+{
+    wf_inject_push_overflow(&runtime->global, chain);
+    notify_of_arrival(runtime, NULL);
 }
 
 static struct weft_task *poll(struct wf_worker *worker)

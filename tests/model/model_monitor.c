@@ -153,6 +153,18 @@ void wf_steal_leave_behind(struct wf_worker *worker)
     (void)worker;
 }
 
+void wf_steal_take_over(struct wf_worker *worker, struct wf_chain *chain)
+{
+    (void)worker;
+    (void)chain;
+}
+
+void wf_steal_hand_on(weft_runtime *of, struct wf_chain *chain)
+{
+    (void)of;
+    (void)chain;
+}
+
 void wf_steal_need_watcher(struct wf_worker *worker)
 {
     (void)worker;

@@ -228,6 +228,14 @@ static void thief_2_keeps(void)
     (void)ledger_take(wf_ring_steal(&rings[0], &rings[2]));
 }
 
+/* One item after the other, by somebody who has no ring. */
+static void thief_of_single_items(void)
+{
+    const int first = ledger_take(wf_ring_steal_one(&rings[0]));
+    const int second = ledger_take(wf_ring_steal_one(&rings[0]));
+    MODEL_REQUIRE(second < 0 || second > first);
+}
+
 /* The thief's own ring is full and being stolen from: what it steals refills those very slots. */
 static void start_full_thief(void)
 {
@@ -270,6 +278,16 @@ static const struct model_test tests[] = {
     {.name = "once round while stolen from",
      .setup = start_three,
      .threads = {owner_pop_push_push, thief_1},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "once round, a thief of single items",
+     .setup = start_three,
+     .threads = {owner_pop_push_push, thief_of_single_items},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "overflow, a thief of single items",
+     .setup = start_full,
+     .threads = {owner_push_into_full, thief_of_single_items},
      .names = OWNER_THIEVES,
      .check = check_all},
     {.name = "overflow, one thief",

@@ -465,6 +465,61 @@ static void who_falls_asleep_beside_work_watches_it(void)
     CHECK_EQ(weft_runtime_close(runtime, -1), 0);
 }
 
+/* ---- more than a worker's own queue holds ---------------------------------------------------- */
+
+enum { CROWD = 2 * WF_RING_CAPACITY + 40, TURNS = 60 };
+
+struct walker {
+    const wf_atomic_u32 *is_over;
+    wf_atomic_u32 turns;
+};
+
+static intptr_t walk(void *arg)
+{
+    struct walker *walker = arg;
+    while (wf_load_acquire(walker->is_over) == 0) { /* from raise_by_one */
+        raise_by_one(&walker->turns);
+        (void)weft_yield();
+    }
+    return 0;
+}
+
+/* When the first has had so many turns, all have had some. */
+static intptr_t walk_in_a_crowd(void *arg)
+{
+    static struct walker walkers[CROWD];
+    static weft_task *tasks[CROWD];
+    wf_atomic_u32 is_over = {0};
+    uint32_t most = 0;
+    uint32_t least = UINT32_MAX;
+    (void)arg;
+    for (unsigned i = 0; i < CROWD; i++) {
+        walkers[i] = (struct walker){.is_over = &is_over};
+        tasks[i] = go(walk, &walkers[i]);
+    }
+    while (most < TURNS) {
+        (void)weft_yield();
+        for (unsigned i = 0; i < CROWD; i++) {
+            const uint32_t turns = wf_load_acquire(&walkers[i].turns);
+            most = turns > most ? turns : most;
+        }
+    }
+    for (unsigned i = 0; i < CROWD; i++) {
+        const uint32_t turns = wf_load_acquire(&walkers[i].turns);
+        least = turns < least ? turns : least;
+    }
+    raise_by_one(&is_over);
+    CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
+    CHECK(least >= TURNS / 6);
+    return 0;
+}
+
+/* The ring overflows all the time: what goes to the global queue keeps its place there. */
+static void a_crowd_takes_turns(void)
+{
+    run_under(ON_ONE_WORKER, walk_in_a_crowd);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_fan_out_from_a_task_reaches_all_workers),
     TAP_TEST(long_tasks_from_outside_occupy_all_workers),
@@ -479,5 +534,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(no_priority_starves_another),
     TAP_TEST(short_tasks_of_others_keep_nothing_waiting),
     TAP_TEST(who_falls_asleep_beside_work_watches_it),
+    TAP_TEST(a_crowd_takes_turns),
 };
 TAP_MAIN(tests)

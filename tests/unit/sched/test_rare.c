@@ -110,32 +110,6 @@ static void the_slot_has_its_turn_after_an_empty_ring(void)
 
 /* ---- queues -------------------------------------------------------------------------------- */
 
-/* A burst overflows the ring once, and fills it again almost to its end; then it is the global
- * queue's turn, whose share is more than what the ring has room for. */
-enum { BURST = WF_RING_CAPACITY + WF_RING_CAPACITY / 2 - 8 };
-
-static intptr_t go_in_a_burst(void *arg)
-{
-    (void)arg;
-    static weft_task *tasks[BURST];
-    wf_atomic_u32 ran = {0};
-    for (int i = 0; i < BURST; i++) {
-        tasks[i] = go(count_up, &ran);
-    }
-    const int64_t until_ns = wf_clock_now() + 2 * WF_GLOBAL_LATENCY_NS;
-    while (wf_clock_now() < until_ns) { /* a long turn, after which the global queue goes first */
-    }
-    CHECK_EQ(weft_await_all(tasks, BURST, NULL), 0);
-    CHECK_EQ(wf_load_acquire(&ran), BURST); /* to raise_by_one */
-    return 0;
-}
-
-/* part of behaviour 8 */
-static void a_share_that_does_not_fit_goes_back(void)
-{
-    run_until_reached(ON_ONE_WORKER, go_in_a_burst, "steal.share_does_not_fit");
-}
-
 static void call_a_home(weft_runtime *runtime, const struct setting *setting)
 {
     const weft_task_options options = {.is_pinned = true};
@@ -621,7 +595,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(who_was_woken_before_it_sleeps_goes_on),
     TAP_TEST(who_needs_another_stack_does_not_get_the_last_ones),
     TAP_TEST(the_slot_has_its_turn_after_an_empty_ring),
-    TAP_TEST(a_share_that_does_not_fit_goes_back),
     TAP_TEST(a_pinned_task_wakes_its_worker),
     TAP_TEST(the_reactor_asks_long_turns_for_a_break),
 #ifdef WF_TEST_AIDS
