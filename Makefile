@@ -34,9 +34,10 @@ help: ## this list
 
 # ---- build and test ----------------------------------------------------------------------------
 
-run: ## a demonstration: a million tasks in a tree, a million hops of a token, threads beside, a picture
+run: ## a demonstration: a server in bad company, a million tasks, threads beside them, a picture
 	@tools/setup.sh build
-	@$(call preset,release,demo mandelbrot)
+	@$(call preset,release,crowded demo mandelbrot)
+	@build/release/crowded && echo
 	@build/release/demo
 	@build/release/mandelbrot build/mandelbrot.ppm
 

@@ -62,6 +62,16 @@ class Examples(unittest.TestCase):
     def test_the_example_cancel(self):
         self.check("cancel")
 
+    def test_the_example_crowded(self):
+        end = run("crowded", "100")
+        self.assertEqual((end.returncode, end.stderr), (0, ""))
+        rows = re.findall(r"^  (alone|beside [a-z0-9 ]+?) +(\d+) +(\d+) +(\d+) +(\d+)$",
+                          end.stdout, re.M)
+        self.assertEqual(len(rows), 3, end.stdout)
+        for _, answered, half, most, longest in rows:
+            self.assertGreater(int(answered), 0)
+            self.assertTrue(int(half) <= int(most) <= int(longest))
+
     def test_the_example_download(self):
         self.check("download", lines_max=2 * LINES_MAX)  # a server and a client
 
