@@ -167,6 +167,7 @@ bench-peers: ## the same beside Go, Tokio and others that are here
 	@peers=$$(find build/peers -maxdepth 1 -type f -perm -u+x | sort | sed 's/^/--peer /'); \
 	for program in $$(cat build/release/bench.list) build/release/bench_peers; do \
 		$$program --json build/$$(basename $$program).json $(BENCH_FLAGS) $$peers; echo; done
+	@bench/http.py --json build/bench_http.json
 
 # ---- all of it ---------------------------------------------------------------------------------
 

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Builds the peers whose toolchain is there, each into OUT/NAME, and says which were left out.
+# Builds the peers whose toolchain is there, each into OUT/NAME, and says which were left out; those
+# that are only servers of HTTP, for bench/http.py, into OUT/http/NAME.
 #   bench/peers/build.sh [OUT]    OUT: build/peers unless given
 # A peer that cannot be built is never an error: nothing else of the project needs it.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here/../../build/peers}
 work=$out/work
-mkdir -p "$work" || exit 2
+mkdir -p "$work" "$out/http" || exit 2
 out=$(cd "$out" && pwd)
 work=$out/work
 
@@ -23,7 +24,7 @@ attempt() {
     name=$1
     reason=$2
     shift 2
-    if ("$@") >"$work/$name.log" 2>&1; then
+    if ("$@") >"$work/$(echo "$name" | tr / -).log" 2>&1; then
         echo "built: $name"
     else
         skip "$name" "$reason"
@@ -40,6 +41,17 @@ build_rust() { # NAME
         { cargo build --release --offline --bin "$1" --target-dir "$work/rust" ||
             cargo build --release --bin "$1" --target-dir "$work/rust"; } &&
         cp "$work/rust/release/$1" "$out/$1"
+}
+
+build_http_go() {
+    cd "$here/http" && go build -o "$out/http/go" hello.go
+}
+
+build_http_hyper() {
+    cd "$here/http/hyper" &&
+        { cargo build --release --offline --target-dir "$work/hyper" ||
+            cargo build --release --target-dir "$work/hyper"; } &&
+        cp "$work/hyper/release/weft-peer-hyper" "$out/http/hyper"
 }
 
 # Peers in C and C++ answer the harness with its own code.
@@ -70,7 +82,18 @@ END
         chmod +x "$out/beam"
 }
 
-if have go; then attempt go "does not build" build_go; else skip go "no go"; fi
+if have go; then
+    attempt go "does not build" build_go
+    attempt http/go "does not build" build_http_go
+else
+    skip go "no go"
+    skip http/go "no go"
+fi
+if have cargo; then
+    attempt http/hyper "no crates, or they do not build" build_http_hyper
+else
+    skip http/hyper "no cargo"
+fi
 for name in tokio rayon crossbeam; do
     if have cargo; then
         attempt $name "no crates, or they do not build" build_rust $name

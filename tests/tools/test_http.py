@@ -209,6 +209,16 @@ class Programs(HttpCase):
             self.stop()
 
 
+    @needs("wrk")
+    def test_the_benchmark_shows_a_figure(self):
+        end = subprocess.run([os.path.join(ROOT, "bench", "http.py"), "--build", BUILD, "--peers",
+                              self.root, "--reps", "1"], timeout=2 * TIMEOUT, capture_output=True,
+                             text=True, check=False)
+        self.assertEqual((end.returncode, end.stderr), (0, ""))
+        self.assertIn("skipped: hyper (", end.stdout)
+        self.assertEqual(len(re.findall(r"^\| weft \| [1-9]\d* \|", end.stdout, re.M)), 2)
+
+
 class Requests(HttpCase):
     def test_the_example_is_short(self):
         with open(os.path.join(ROOT, "examples", "http.c"), encoding="utf-8") as stream:
