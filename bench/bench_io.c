@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +34,8 @@ struct load {
     uint64_t ops;
     unsigned connections;
     unsigned workers;
+    bool is_churn;  /* a connection for each request */
+    bool is_polled; /* by tasks without stacks */
     int listener;
     int output;    /* a pipe, while it runs */
     pid_t process; /* the same */
@@ -66,7 +69,9 @@ static void load_begin(struct load *load)
     (void)snprintf(port, sizeof(port), "%u", ntohs(address.sin_port)); /* all three fit */
     (void)snprintf(connections, sizeof(connections), "%u", load->connections);
     (void)snprintf(ops, sizeof(ops), "%" PRIu64, load->ops);
-    char *const arguments[] = {program, port, connections, ops, NULL};
+    char churn[] = "churn";
+    char *const arguments[] = {program, port, connections, ops, load->is_churn ? churn : NULL,
+                               NULL};
     WEFT_CHECK(pipe2(ends, O_CLOEXEC) == 0);
     WEFT_CHECK(posix_spawn_file_actions_init(&actions) == 0);
     WEFT_CHECK(posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO) == 0);
@@ -114,6 +119,34 @@ static intptr_t echo(void *arg)
     return 0;
 }
 
+/* The same as a state machine. */
+struct polled_echo {
+    int fd;
+    weft_wait_future readable;
+};
+
+static weft_poll echo_polled(weft_cx *cx, void *arg, intptr_t *result)
+{
+    struct polled_echo *state = arg;
+    char buffer[BUFFER];
+    for (;;) { /* until there is nothing to read, or never will be */
+        weft_future *readable = &state->readable.future;
+        if (readable->poll != NULL && weft_poll_future(cx, readable, result) == WEFT_PENDING) {
+            return WEFT_PENDING;
+        }
+        const ssize_t got = weft_read(state->fd, buffer, sizeof(buffer));
+        if (got == -EAGAIN) {
+            weft_fd_future(&state->readable, state->fd, POLLIN);
+        } else if (got <= 0) {
+            (void)weft_close(state->fd);
+            return WEFT_READY;
+        } else {
+            WEFT_CHECK(weft_write_all(state->fd, buffer, (size_t)got) == 0); /* there is room */
+            readable->poll = NULL;
+        }
+    }
+}
+
 static intptr_t accept_all(void *arg)
 {
     const struct load *load = arg;
@@ -123,6 +156,11 @@ static intptr_t accept_all(void *arg)
             return 0;
         }
         set_nodelay(fd);
+        if (load->is_polled) {
+            const struct polled_echo state = {.fd = fd};
+            WEFT_CHECK(weft_spawn_poll(NULL, echo_polled, &state, sizeof(state), NULL) == 0);
+            continue;
+        }
         weft_task *task = weft_go(echo, (void *)(intptr_t)fd);
         WEFT_CHECK(task != NULL);
         weft_drop(task);
@@ -208,10 +246,8 @@ static void run_epoll(struct load *load)
 
 /* ---- the rows ------------------------------------------------------------------------------ */
 
-static struct load run(void (*server)(struct load *load), uint64_t ops, unsigned workers,
-                       unsigned connections)
+static struct load run(void (*server)(struct load *load), struct load load)
 {
-    struct load load = {.ops = ops, .connections = connections, .workers = workers};
     listen_for(&load);
     server(&load);
     (void)close(load.listener);
@@ -220,46 +256,88 @@ static struct load run(void (*server)(struct load *load), uint64_t ops, unsigned
 
 static uint64_t weft_50(uint64_t ops, unsigned workers)
 {
-    (void)run(run_weft, ops, workers, 50);
-    return 0;
-}
-
-static uint64_t weft_1000(uint64_t ops, unsigned workers)
-{
-    (void)run(run_weft, ops, workers, 1000);
+    (void)run(run_weft, (struct load){.ops = ops, .connections = 50, .workers = workers});
     return 0;
 }
 
 static uint64_t weft_50_p99(uint64_t ops, unsigned workers)
 {
-    return run(run_weft, ops, workers, 50).p99_ns * ops;
+    const struct load load = {.ops = ops, .connections = 50, .workers = workers};
+    return run(run_weft, load).p99_ns * ops;
+}
+
+static uint64_t weft_1000(uint64_t ops, unsigned workers)
+{
+    (void)run(run_weft, (struct load){.ops = ops, .connections = 1000, .workers = workers});
+    return 0;
 }
 
 static uint64_t weft_1000_p99(uint64_t ops, unsigned workers)
 {
-    return run(run_weft, ops, workers, 1000).p99_ns * ops;
+    const struct load load = {.ops = ops, .connections = 1000, .workers = workers};
+    return run(run_weft, load).p99_ns * ops;
+}
+
+static uint64_t weft_churn(uint64_t ops, unsigned workers)
+{
+    const struct load load = {.ops = ops, .connections = 50, .workers = workers, .is_churn = true};
+    (void)run(run_weft, load);
+    return 0;
+}
+
+/* Each connection has one request, and is idle then until all have had theirs. */
+static uint64_t weft_idle(uint64_t ops, unsigned workers)
+{
+    const struct load load = {.ops = ops, .connections = (unsigned)ops, .workers = workers};
+    (void)run(run_weft, load);
+    return 0;
 }
 
 static uint64_t epoll_50(uint64_t ops, unsigned workers)
 {
-    (void)run(run_epoll, ops, workers, 50);
-    return 0;
-}
-
-static uint64_t epoll_1000(uint64_t ops, unsigned workers)
-{
-    (void)run(run_epoll, ops, workers, 1000);
+    (void)run(run_epoll, (struct load){.ops = ops, .connections = 50, .workers = workers});
     return 0;
 }
 
 static uint64_t epoll_50_p99(uint64_t ops, unsigned workers)
 {
-    return run(run_epoll, ops, workers, 50).p99_ns * ops;
+    const struct load load = {.ops = ops, .connections = 50, .workers = workers};
+    return run(run_epoll, load).p99_ns * ops;
+}
+
+static uint64_t epoll_1000(uint64_t ops, unsigned workers)
+{
+    (void)run(run_epoll, (struct load){.ops = ops, .connections = 1000, .workers = workers});
+    return 0;
 }
 
 static uint64_t epoll_1000_p99(uint64_t ops, unsigned workers)
 {
-    return run(run_epoll, ops, workers, 1000).p99_ns * ops;
+    const struct load load = {.ops = ops, .connections = 1000, .workers = workers};
+    return run(run_epoll, load).p99_ns * ops;
+}
+
+static uint64_t epoll_churn(uint64_t ops, unsigned workers)
+{
+    const struct load load = {.ops = ops, .connections = 50, .workers = workers, .is_churn = true};
+    (void)run(run_epoll, load);
+    return 0;
+}
+
+/* Each connection has one request, and is idle then until all have had theirs. */
+static uint64_t epoll_idle(uint64_t ops, unsigned workers)
+{
+    const struct load load = {.ops = ops, .connections = (unsigned)ops, .workers = workers};
+    (void)run(run_epoll, load);
+    return 0;
+}
+
+static uint64_t weft_idle_polled(uint64_t ops, unsigned workers)
+{
+    const struct load load = {
+        .ops = ops, .connections = (unsigned)ops, .workers = workers, .is_polled = true};
+    (void)run(run_weft, load);
+    return 0;
 }
 
 static const struct bench_row rows[] = {
@@ -271,6 +349,11 @@ static const struct bench_row rows[] = {
     {"echo-50-p99", "epoll", "request", 200000, 1, epoll_50_p99},
     {"echo-1000-p99", "weft", "request", 200000, 1, weft_1000_p99},
     {"echo-1000-p99", "epoll", "request", 200000, 1, epoll_1000_p99},
+    {"churn-50", "weft", "connection", 10000, 1, weft_churn},
+    {"churn-50", "epoll", "connection", 10000, 1, epoll_churn},
+    {"idle-conn", "weft", "connection", 8000, 1, weft_idle},
+    {"idle-conn", "weft-poll", "connection", 8000, 1, weft_idle_polled},
+    {"idle-conn", "epoll", "connection", 8000, 1, epoll_idle},
 };
 
 /* What targets say in microseconds is here the ratio to the loop by hand. */
@@ -298,9 +381,20 @@ static void find_load(void)
     (void)setenv("BENCH_LOAD", path, 0);                  /* fails only for lack of memory */
 }
 
+/* Here and in the peers, which inherit it. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* else a row of many connections fails */
+    }
+}
+
 int main(int argc, char **argv)
 {
     find_load();
+    allow_descriptors();
     static const struct bench_suite suite = {
         .title = "Input and output",
         .base = "weft",

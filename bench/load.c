@@ -2,10 +2,11 @@
 /*
  * load.c - the client of the benchmarks of I/O, the same for all servers.
  *
- *   bench_load PORT CONNECTIONS REQUESTS
+ *   bench_load PORT CONNECTIONS REQUESTS [churn]
  *
  * Opens so many connections to the loopback device, and on each of them sends 64 bytes and waits
- * for them to come back, again and again, until there were so many requests in all.  Then it prints
+ * for them to come back, again and again, until there were so many requests in all; with "churn"
+ * each request has a connection of its own, which is closed after the reply.  Then it prints
  * "WALL_NS P50_NS P99_NS MAX_NS".  One thread on the last CPU, around epoll.
  */
 #include <arpa/inet.h>
@@ -23,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIZE = 64, EVENTS = 512 };
+enum { SIZE = 64, EVENTS = 512, GREETED = 100 };
 
 struct connection {
     int fd;
@@ -31,6 +32,9 @@ struct connection {
     uint64_t sent_ns;
 };
 
+static uint16_t port;
+static int epoll_fd;
+static bool is_churn;
 static uint64_t requests_left;
 static uint64_t replies_left;
 static uint32_t *latencies; /* ns */
@@ -57,7 +61,7 @@ static void use_last_cpu(void)
     (void)sched_setaffinity(0, sizeof(set), &set); /* it only steadies the figures */
 }
 
-static void connect_one(struct connection *connection, uint16_t port)
+static void connect_one(struct connection *connection)
 {
     const struct sockaddr_in address = {.sin_family = AF_INET,
                                         .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
@@ -69,6 +73,10 @@ static void connect_one(struct connection *connection, uint16_t port)
         fail("connect");
     }
     (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) != 0) {
+        fail("epoll_ctl");
+    }
 }
 
 static void send_one(struct connection *connection)
@@ -100,7 +108,22 @@ static void receive(struct connection *connection)
         const uint64_t took_ns = now_ns() - connection->sent_ns;
         latencies[latency_count++] = took_ns < UINT32_MAX ? (uint32_t)took_ns : UINT32_MAX;
         replies_left--;
+        if (is_churn && requests_left > 0) {
+            (void)close(connection->fd);
+            connect_one(connection);
+        }
         send_one(connection);
+    }
+}
+
+/* A request outside of the count.  Connections are accepted in order: those before are, too, and
+ * the queue of the listener never overflows, which would cost a second. */
+static void greet(const struct connection *connection)
+{
+    char bytes[SIZE] = "";
+    if (send(connection->fd, bytes, SIZE, MSG_NOSIGNAL) != SIZE ||
+        recv(connection->fd, bytes, SIZE, MSG_WAITALL) != SIZE) {
+        fail("greet");
     }
 }
 
@@ -113,15 +136,17 @@ static int compare(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        (void)fprintf(stderr, "usage: bench_load PORT CONNECTIONS REQUESTS\n");
+    is_churn = argc == 5 && strcmp(argv[4], "churn") == 0;
+    if (argc != 4 && !is_churn) {
+        (void)fprintf(stderr, "usage: bench_load PORT CONNECTIONS REQUESTS [churn]\n");
         return 2;
     }
+    port = (uint16_t)strtoul(argv[1], NULL, 10);
     const size_t count = strtoull(argv[2], NULL, 10);
     requests_left = replies_left = strtoull(argv[3], NULL, 10);
     struct connection *connections = calloc(count, sizeof(*connections));
     latencies = calloc(requests_left, sizeof(*latencies));
-    const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (connections == NULL || latencies == NULL || epoll_fd < 0 || count == 0) {
         fail("begin");
     }
@@ -132,10 +157,9 @@ int main(int argc, char **argv)
     }
     use_last_cpu();
     for (size_t i = 0; i < count; i++) {
-        connect_one(&connections[i], (uint16_t)strtoul(argv[1], NULL, 10));
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &connections[i]};
-        if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, connections[i].fd, &event) != 0) {
-            fail("epoll_ctl");
+        connect_one(&connections[i]);
+        if (i % GREETED == GREETED - 1) {
+            greet(&connections[i]);
         }
     }
     const uint64_t begin_ns = now_ns();

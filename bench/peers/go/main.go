@@ -43,6 +43,8 @@ var rows = []row{
 	{"echo-1000", "request", 200000, func(ops int) int64 { echo(ops, 1000); return 0 }},
 	{"echo-50-p99", "request", 200000, func(ops int) int64 { return echo(ops, 50) * int64(ops) }},
 	{"echo-1000-p99", "request", 200000, func(ops int) int64 { return echo(ops, 1000) * int64(ops) }},
+	{"churn-50", "connection", 10000, func(ops int) int64 { echo(ops, 50, "churn"); return 0 }},
+	{"idle-conn", "connection", 8000, func(ops int) int64 { echo(ops, ops); return 0 }},
 	{"proc-spawn-exit", "process", 200000, spawnJoin},
 	{"proc-request", "request", 200000, pingPong},
 	{"proc-ring-503", "hop", 500000, ring},
@@ -345,7 +347,7 @@ func sleep(ops int) int64 {
 }
 
 // Serves the load until it has ended: the 99th percentile of its requests.
-func echo(ops int, connections int) int64 {
+func echo(ops int, connections int, more ...string) int64 {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err == nil, "listen")
 	go func() {
@@ -370,8 +372,8 @@ func echo(ops int, connections int) int64 {
 		}
 	}()
 	port := listener.Addr().(*net.TCPAddr).Port
-	output, err := exec.Command(os.Getenv("BENCH_LOAD"), strconv.Itoa(port), strconv.Itoa(connections),
-		strconv.Itoa(ops)).Output()
+	arguments := append([]string{strconv.Itoa(port), strconv.Itoa(connections), strconv.Itoa(ops)}, more...)
+	output, err := exec.Command(os.Getenv("BENCH_LOAD"), arguments...).Output()
 	check(err == nil, "load")
 	listener.Close()
 	p99, err := strconv.ParseInt(strings.Fields(string(output))[2], 10, 64)

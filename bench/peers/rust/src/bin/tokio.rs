@@ -451,7 +451,7 @@ fn sleep_late(ops: u64, workers: usize) -> u64 {
 }
 
 /// Serves the load until it has ended: its time, and the 99th percentile of its requests.
-async fn echo(ops: u64, connections: u64) -> (u64, u64) {
+async fn echo(ops: u64, connections: u64, more: &'static [&'static str]) -> (u64, u64) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = spawn(async move {
@@ -472,6 +472,7 @@ async fn echo(ops: u64, connections: u64) -> (u64, u64) {
     std::thread::spawn(move || {
         let output = std::process::Command::new(std::env::var("BENCH_LOAD").unwrap())
             .args([port.to_string(), connections.to_string(), ops.to_string()])
+            .args(more)
             .output()
             .unwrap();
         done.send(String::from_utf8(output.stdout).unwrap()).unwrap();
@@ -484,12 +485,24 @@ async fn echo(ops: u64, connections: u64) -> (u64, u64) {
 
 fn echo_time<const CONNECTIONS: u64>(ops: u64, workers: usize) -> u64 {
     measure(workers, async move {
-        echo(ops, CONNECTIONS).await;
+        echo(ops, CONNECTIONS, &[]).await;
     })
 }
 
 fn echo_p99<const CONNECTIONS: u64>(ops: u64, workers: usize) -> u64 {
-    run(workers, async move { echo(ops, CONNECTIONS).await.1 * ops })
+    run(workers, async move { echo(ops, CONNECTIONS, &[]).await.1 * ops })
+}
+
+fn churn(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        echo(ops, 50, &["churn"]).await;
+    })
+}
+
+fn idle_connections(ops: u64, workers: usize) -> u64 {
+    measure(workers, async move {
+        echo(ops, ops, &[]).await;
+    })
 }
 
 const fn row(name: &'static str, unit: &'static str, ops: u64, run: Run) -> Row {
@@ -534,5 +547,7 @@ fn main() {
         row("echo-1000", "request", 200_000, echo_time::<1000>),
         row("echo-50-p99", "request", 200_000, echo_p99::<50>),
         row("echo-1000-p99", "request", 200_000, echo_p99::<1000>),
+        row("churn-50", "connection", 10_000, churn),
+        row("idle-conn", "connection", 8_000, idle_connections),
     ]);
 }

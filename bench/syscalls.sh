@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# System calls for each operation of a row of bench_io, counted by strace: the server's alone.
+#   bench/syscalls.sh [ROW [VARIANT...]]    ROW: echo-50 unless given; VARIANT: weft and epoll
+# Environment: BUILD  where bench_io lies (build/release)
+#              OPS    operations (20000); the warm-up adds a tenth, and is divided by, too
+#              WORKERS  of the runtime (1)
+# Under strace everything takes longer, so a server sleeps less often than it would: what is counted
+# is what a busy one calls.
+set -u
+row=${1:-echo-50}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- weft epoll
+build=${BUILD:-$(dirname "$0")/../build/release}
+ops=${OPS:-20000}
+if ! command -v strace >/dev/null; then
+    echo "skipped: system calls (no strace: apt-get install strace)"
+    exit 0
+fi
+counts=$(mktemp) || exit 2
+trap 'rm -f "$counts"' EXIT
+
+echo "| row | variant | system call | for each operation |"
+echo "|---|---|---|--:|"
+for variant in "$@"; do
+    # The load is a program of its own, and let go when it begins.
+    strace -f -b execve -c -o "$counts" "$build/bench_io" "$row" "$variant" "$ops" \
+        "${WORKERS:-1}" >/dev/null || exit 1
+    awk -v row="$row" -v variant="$variant" -v ops="$((ops + ops / 10))" '
+        $NF == "total" || $4 !~ /^[0-9]+$/ { next }
+        { all += $4 }
+        $4 >= ops / 100 { printf "| %s | %s | %s | %.2f |\n", row, variant, $NF, $4 / ops }
+        END { printf "| %s | %s | all | %.2f |\n", row, variant, all / ops }' "$counts"
+done
