@@ -97,10 +97,11 @@ typedef struct weft_options {
     size_t message_size; /* bytes there, the end included; a longer message is cut */
 
     /* Nanoseconds after which a task that runs without a call of Weft counts as a hog, and a spare
-     * worker does what its worker cannot; 0: 10 ms. */
+     * worker does what its worker cannot; 0: $WEFT_HOG (500us, 10ms, 2s), else 10 ms. */
     int64_t hog_ns;
-    uint32_t spares_max; /* workers beyond `workers`, in place of those that are stuck; 0: 64 */
-    bool no_monitor;     /* nobody looks for hogs, and there are no spares */
+    /* Workers beyond `workers`, in place of those that are stuck; 0: $WEFT_SPARES, else 64. */
+    uint32_t spares_max;
+    bool no_monitor; /* nobody looks for hogs, and there are no spares: WEFT_MONITOR=0, too */
     /* Called once for each place from which a hog was spawned, on the monitor's thread: must not
      * wait.  NULL: nobody is told. */
     void (*on_hog)(void *context, const weft_hog *hog);

@@ -70,41 +70,60 @@ static int read_number(const struct complaint *complaint, const char *variable, 
                     (unsigned long long)max);
 }
 
-/* A number of bytes, perhaps with K or M behind it. */
-static int read_bytes(const struct complaint *complaint, const char *variable, uint64_t min,
-                      uint64_t max, uint64_t *out)
+/* What a number counts, by what stands behind it. */
+struct unit {
+    const char *suffix;
+    uint64_t factor;
+};
+
+struct measure {
+    const char *name;
+    const char *base; /* what the limits count */
+    const char *hint;
+    struct unit units[6]; /* up to one without a factor */
+};
+
+static const struct measure size_measure = {
+    .name = "size",
+    .base = "bytes",
+    .hint = "K, M are allowed",
+    .units = {{"", 1}, {"k", 1 << 10}, {"K", 1 << 10}, {"m", 1 << 20}, {"M", 1 << 20}},
+};
+
+/* A time has to have a unit: people would not agree on that of a bare number. */
+static const struct measure time_measure = {
+    .name = "time",
+    .base = "ns",
+    .hint = "as 500us, 10ms, 2s",
+    .units = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}},
+};
+
+/* A number with one of the units behind it.  1: found and read; 0: not set, or empty. */
+static int read_amount(const struct complaint *complaint, const char *variable,
+                       const struct measure *measure, uint64_t min, uint64_t max, uint64_t *out)
 {
     const char *text = environment(variable);
     if (text == NULL) {
         return 0;
     }
     char digits[24];
-    size_t length = strlen(text);
-    unsigned shift = 0;
-    switch (text[length - 1]) {
-    case 'k':
-    case 'K':
-        shift = 10;
-        break;
-    case 'm':
-    case 'M':
-        shift = 20;
-        break;
-    default:
-        break;
+    const size_t length = strspn(text, "0123456789");
+    const struct unit *unit = measure->units;
+    while (unit->factor != 0 && strcmp(text + length, unit->suffix) != 0) {
+        unit++;
     }
-    length -= shift > 0 ? 1 : 0;
     uint64_t number = 0;
     if (length < sizeof(digits)) {
         memcpy(digits, text, length);
         digits[length] = '\0';
     }
-    if (length >= sizeof(digits) || wf_parse_u64(digits, 0, max >> shift, &number) != 0 ||
-        number << shift < min) {
-        return complain(complaint, "%s=%s is no size within %llu .. %llu bytes (K, M are allowed)",
-                        variable, text, (unsigned long long)min, (unsigned long long)max);
+    if (unit->factor == 0 || length >= sizeof(digits) ||
+        wf_parse_u64(digits, 0, max / unit->factor, &number) != 0 || number * unit->factor < min) {
+        return complain(complaint, "%s=%s is no %s within %llu .. %llu %s (%s)", variable, text,
+                        measure->name, (unsigned long long)min, (unsigned long long)max,
+                        measure->base, measure->hint);
     }
-    *out = number << shift;
+    *out = number * unit->factor;
     return 1;
 }
 
@@ -176,7 +195,8 @@ static int fill_policy(const struct complaint *complaint, weft_options *options)
 static int fill_stack(const struct complaint *complaint, weft_options *options)
 {
     uint64_t bytes = WF_STACK_SIZE_DEFAULT * WF_STACK_SCALE;
-    int rc = read_bytes(complaint, "WEFT_STACK", WF_STACK_SIZE_MIN, WF_STACK_SIZE_MAX, &bytes);
+    int rc = read_amount(complaint, "WEFT_STACK", &size_measure, WF_STACK_SIZE_MIN,
+                         WF_STACK_SIZE_MAX, &bytes);
     if (rc < 0) {
         return rc;
     }
@@ -199,25 +219,45 @@ static int fill_blocking(const struct complaint *complaint, weft_options *option
     return check_range(complaint, "blocking_max", options->blocking_max, 1, WF_BLOCKING_MAX);
 }
 
+/* What the monitor does, and whether there is one. */
+static int fill_monitor(const struct complaint *complaint, weft_options *options)
+{
+    static const char *const answers[] = {"0", "1"};
+    uint64_t hog_ns = WF_HOG_NS;
+    uint64_t spares = WF_SPARES_DEFAULT;
+    unsigned answer = 2;
+    int rc = read_amount(complaint, "WEFT_HOG", &time_measure, 1, INT64_MAX, &hog_ns);
+    if (rc >= 0) {
+        rc = read_number(complaint, "WEFT_SPARES", 1, WF_WORKERS_MAX, &spares);
+    }
+    if (rc >= 0) {
+        rc = read_word(complaint, "WEFT_MONITOR", answers, 2, &answer);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    options->hog_ns = options->hog_ns != 0 ? options->hog_ns : (int64_t)hog_ns;
+    options->spares_max = options->spares_max != 0 ? options->spares_max : (uint32_t)spares;
+    options->no_monitor = options->no_monitor || answer == 1;
+    if (options->hog_ns < 0) {
+        return complain(complaint, "option hog_ns is %lld, less than nothing",
+                        (long long)options->hog_ns);
+    }
+    return 0;
+}
+
 static int fill_rest(const struct complaint *complaint, weft_options *options)
 {
     options->io_events_max =
         options->io_events_max != 0 ? options->io_events_max : (uint32_t)IO_EVENTS_DEFAULT;
     options->global_batch =
         options->global_batch != 0 ? options->global_batch : (uint32_t)WF_INJECT_BATCH_MAX;
-    options->hog_ns = options->hog_ns != 0 ? options->hog_ns : WF_HOG_NS;
-    options->spares_max =
-        options->spares_max != 0 ? options->spares_max : (uint32_t)WF_SPARES_DEFAULT;
     options->blocking_idle_ns =
         options->blocking_idle_ns != 0 ? options->blocking_idle_ns : WF_BLOCKING_IDLE_NS;
     options->seed = options->seed != 0 ? options->seed : (uint64_t)wf_clock_now();
     int rc = check_range(complaint, "io_events_max", options->io_events_max, 1, IO_EVENTS_MAX);
     if (rc == 0) {
         rc = check_range(complaint, "global_batch", options->global_batch, 1, WF_INJECT_BATCH_MAX);
-    }
-    if (rc == 0 && options->hog_ns < 0) {
-        rc = complain(complaint, "option hog_ns is %lld, less than nothing",
-                      (long long)options->hog_ns);
     }
     if (rc == 0 && options->blocking_idle_ns < 0) {
         rc = complain(complaint, "option blocking_idle_ns is %lld, less than nothing",
@@ -259,6 +299,9 @@ int wf_options_fill(weft_options *out, const weft_options *options, char *text, 
     }
     if (rc == 0) {
         rc = fill_blocking(&complaint, &all);
+    }
+    if (rc == 0) {
+        rc = fill_monitor(&complaint, &all);
     }
     if (rc == 0) {
         rc = fill_rest(&complaint, &all);

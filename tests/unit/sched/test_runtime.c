@@ -10,12 +10,14 @@
 
 #include "aids.h"
 #include "proc_aids.h"
+#include "sched/sched.h"
 #include "sched_aids.h"
 
 /* ---- options and environment ----------------------------------------------------------------- */
 
 static const char *const variables[] = {"WEFT_WORKERS", "RAYA_NUM_THREADS", "WEFT_POLICY",
-                                        "WEFT_ORDER",   "WEFT_STACK",       "WEFT_BLOCKING_MAX"};
+                                        "WEFT_ORDER",   "WEFT_STACK",       "WEFT_BLOCKING_MAX",
+                                        "WEFT_HOG",     "WEFT_SPARES",      "WEFT_MONITOR"};
 
 static void clear_environment(void)
 {
@@ -66,7 +68,11 @@ static void good_environments_are_accepted(void)
         {"WEFT_STACK", "64k"},     {"WEFT_POLICY", ""}, /* as if it were not set */
         {"WEFT_ORDER", ""},        {"WEFT_WORKERS", ""},
         {"WEFT_STACK", ""},        {"WEFT_BLOCKING_MAX", "7"},
-        {"WEFT_BLOCKING_MAX", ""}};
+        {"WEFT_BLOCKING_MAX", ""}, {"WEFT_HOG", "1ns"},
+        {"WEFT_HOG", "2s"},        {"WEFT_HOG", ""},
+        {"WEFT_SPARES", "1"},      {"WEFT_SPARES", ""},
+        {"WEFT_MONITOR", "0"},     {"WEFT_MONITOR", "1"},
+        {"WEFT_MONITOR", ""}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         set(rows[i][0], rows[i][1]);
         tap_doing("%s=%s", rows[i][0], rows[i][1]);
@@ -88,6 +94,40 @@ static void the_size_of_stacks_can_be_said_by_a_variable(void)
     CHECK(weft_run(give_stack_size, NULL, NULL) < 1048576);
 }
 
+static weft_options filled_with(const weft_options *options)
+{
+    weft_options filled;
+    char text[200] = "";
+    CHECK_EQ(wf_options_fill(&filled, options, text, sizeof(text)), 0);
+    return filled;
+}
+
+static void the_monitor_is_what_options_and_variables_say(void)
+{
+    const weft_options said = {.hog_ns = 7, .spares_max = 3, .no_monitor = true};
+    clear_environment();
+    CHECK_EQ(filled_with(NULL).hog_ns, 10 * WEFT_MILLISECOND);
+    CHECK_EQ(filled_with(NULL).spares_max, 64);
+    CHECK(!filled_with(NULL).no_monitor);
+    CHECK_EQ(setenv("WEFT_HOG", "250us", 1), 0);
+    CHECK_EQ(setenv("WEFT_SPARES", "5", 1), 0);
+    CHECK_EQ(setenv("WEFT_MONITOR", "1", 1), 0);
+    CHECK_EQ(filled_with(NULL).hog_ns, 250000);
+    CHECK_EQ(filled_with(NULL).spares_max, 5);
+    CHECK(!filled_with(NULL).no_monitor);
+    CHECK_EQ(filled_with(&said).hog_ns, 7);
+    CHECK_EQ(filled_with(&said).spares_max, 3);
+    CHECK(filled_with(&said).no_monitor);
+    set("WEFT_HOG", "9223372036s");
+    CHECK_EQ(filled_with(NULL).hog_ns, INT64_C(9223372036) * WEFT_SECOND);
+    set("WEFT_MONITOR", "0");
+    CHECK(filled_with(NULL).no_monitor);
+    weft_runtime *runtime = NULL;
+    CHECK_EQ(weft_runtime_open(&runtime, &(weft_options){.workers = 2}), 0);
+    expect_threads(2); /* the workers alone */
+    CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+}
+
 static void bad_environments_are_refused_by_name(void)
 {
     const char *const rows[][2] = {
@@ -102,6 +142,12 @@ static void bad_environments_are_refused_by_name(void)
         {"WEFT_STACK", "1G"},         {"WEFT_STACK", "99999999999999999999999999"},
         {"WEFT_STACK", "M"},          {"WEFT_STACK", "1"},
         {"WEFT_BLOCKING_MAX", "0"},   {"WEFT_BLOCKING_MAX", "many"},
+        {"WEFT_HOG", "10"},           {"WEFT_HOG", "0ms"},
+        {"WEFT_HOG", "ms"},           {"WEFT_HOG", "1.5ms"},
+        {"WEFT_HOG", "-1ms"},         {"WEFT_HOG", "10 ms"},
+        {"WEFT_HOG", "9223372037s"},  {"WEFT_HOG", "99999999999999999999999999s"},
+        {"WEFT_SPARES", "0"},         {"WEFT_SPARES", "99999"},
+        {"WEFT_MONITOR", "no"},       {"WEFT_MONITOR", "2"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char text[200] = "";
@@ -596,6 +642,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(the_number_of_workers_comes_from_where_it_is_said),
     TAP_TEST(good_environments_are_accepted),
     TAP_TEST(the_size_of_stacks_can_be_said_by_a_variable),
+    TAP_TEST(the_monitor_is_what_options_and_variables_say),
     TAP_TEST(bad_environments_are_refused_by_name),
     TAP_TEST(bad_options_are_refused_by_name),
     TAP_TEST(a_task_opens_a_runtime_but_does_not_run_one),
