@@ -10,6 +10,7 @@
 #ifndef WEFT_BLOCKING_H
 #define WEFT_BLOCKING_H
 
+#include <weft/future.h>
 #include <weft/types.h>
 
 WEFT_BEGIN
@@ -30,6 +31,19 @@ WEFT_BEGIN
  * gets its result, and so does who closes the runtime.  It is the next wait that is cancelled.
  */
 WEFT_API intptr_t weft_blocking(weft_fn fn, void *arg);
+
+/*
+ * weft_blocking for poll tasks, and for those who wait for several things at once: its result is
+ * what the call gives.  fn begins with the first poll, or when there is a thread for it.
+ *
+ * A future that is dropped does not wait: if fn has not begun it never will, and if it runs it goes
+ * on without anybody who looks at its result.  So `arg` belongs to the future until that is ready;
+ * of one that is dropped before, release(arg) is called once, when fn does not use it any more: at
+ * once, or on the thread of fn; it must not wait.  NULL: nobody has to be told.  There is one more
+ * reason for -ENOMEM: the future needs some memory.
+ */
+WEFT_API void weft_blocking_future(weft_wait_future *future, weft_fn fn, void *arg,
+                                   void (*release)(void *arg));
 
 /*
  * Around a call that may block, in a task: the task keeps its thread, and another worker stands in

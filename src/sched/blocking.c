@@ -18,6 +18,10 @@
  * Threads that end join each other in a chain, the next one the one before, and who closes the
  * runtime the last.  So they need not be detached, and nothing of them is left after the close.
  *
+ * The job of a future has memory of its own, because the task may leave at any time and a function
+ * that runs cannot be stopped.  Under the lock it is either DONE, and the future's, or left, and
+ * freed by whoever makes it DONE.
+ *
  * In the reactor policy the control thread brings the jobs to the threads and the results to the
  * tasks, in steps 2 and 3 of its loop.
  *
@@ -58,6 +62,15 @@ static void unqueue_locked(struct wf_blocking *pool, struct wf_job *job)
 {
     wf_list_remove(&job->link);
     count_locked(&pool->waiting, (uint32_t)-1);
+}
+
+/* [whose it is]  Nobody waits for it, and nobody will touch it. */
+static void discard(struct wf_job *job)
+{
+    if (job->release != NULL) {
+        job->release(job->arg);
+    }
+    wf_free(job);
 }
 
 /* [locked]  The oldest job; NULL: none, or none any more. */
@@ -121,10 +134,11 @@ static struct wf_job *next_job(struct blocker *self, struct wf_job *job)
     struct wf_blocking *pool = self->pool;
     struct wf_reactor *reactor = pool->runtime->reactor;
     struct weft_task *task = job->task;
-    const uint64_t id = wf_task_id(task);
     wf_lock_acquire(&pool->lock);
-    if (reactor == NULL) {
-        job->state = WF_JOB_DONE; /* its frame may be left as soon as the lock is open */
+    const bool is_left = job->is_left; /* then its task may be gone, too */
+    const uint64_t id = job->task_id;
+    if (reactor == NULL && !is_left) {
+        job->state = WF_JOB_DONE; /* its memory may be gone as soon as the lock is open */
     }
     wf_store_relaxed(&pool->done, wf_load_relaxed(&pool->done) + 1); /* relaxed: as count_locked */
     struct wf_job *next = next_locked(pool);
@@ -135,7 +149,10 @@ static struct wf_job *next_job(struct blocker *self, struct wf_job *job)
         count_locked(&pool->resting, 1);
     }
     wf_lock_release(&pool->lock);
-    if (reactor == NULL) {
+    if (is_left) {
+        WF_REACHED("blocking.left_while_it_ran");
+        discard(job);
+    } else if (reactor == NULL) {
         wf_trace_event(pool->runtime, NULL, WF_TRACE_UNBLOCK, id, 0);
         wf_task_wake(task);
     } else {
@@ -217,12 +234,13 @@ static int do_without(struct wf_blocking *pool, struct wf_job *job, int rc)
     count_locked(&pool->threads, (uint32_t)-1);
     wf_store_relaxed(&pool->refused, wf_load_relaxed(&pool->refused) + 1);
     struct blocker *blocker = call_locked(pool, job);
-    if (blocker == NULL && wf_load_relaxed(&pool->threads) > 0) {
+    const bool is_any = wf_load_relaxed(&pool->threads) > 0;
+    if (blocker == NULL && is_any && !job->is_left) {
         WF_REACHED("blocking.waits_for_another_thread");
         queue_locked(pool, job);
         wf_task_wake(job->task); /* it may have been cancelled meanwhile */
         rc = 0;
-    } else if (blocker == NULL) {
+    } else if (blocker == NULL && !is_any) {
         fail_queued_locked(pool, rc);
     }
     wf_lock_release(&pool->lock);
@@ -237,6 +255,11 @@ static int do_without(struct wf_blocking *pool, struct wf_job *job, int rc)
 int wf_blocking_submit(struct wf_blocking *pool, struct wf_job *job)
 {
     wf_lock_acquire(&pool->lock);
+    const int unwanted = job->unwanted;
+    if (unwanted != 0) {
+        wf_lock_release(&pool->lock);
+        return unwanted;
+    }
     job->state = WF_JOB_RUNNING;
     struct blocker *blocker = call_locked(pool, job);
     const bool is_full =
@@ -261,20 +284,25 @@ int wf_blocking_submit(struct wf_blocking *pool, struct wf_job *job)
 static void finish(struct wf_blocking *pool, struct wf_job *job)
 {
     struct weft_task *task = job->task;
-    wf_trace_event(pool->runtime, NULL, WF_TRACE_UNBLOCK, wf_task_id(task), 0);
+    wf_trace_event(pool->runtime, NULL, WF_TRACE_UNBLOCK, job->task_id, 0);
     wf_lock_acquire(&pool->lock);
-    job->state = WF_JOB_DONE;
+    const bool is_left = job->is_left;
+    if (!is_left) {
+        job->state = WF_JOB_DONE;
+    }
     wf_lock_release(&pool->lock);
-    wf_task_wake(task);
+    if (is_left) {
+        WF_REACHED("blocking.left_on_its_way");
+        discard(job);
+    } else {
+        wf_task_wake(task);
+    }
 }
 
 void wf_blocking_begin(struct wf_blocking *pool, struct wf_job *job)
 {
-    wf_lock_acquire(&pool->lock);
-    const int unwanted = job->unwanted;
-    wf_lock_release(&pool->lock);
-    wf_trace_event(pool->runtime, NULL, WF_TRACE_BLOCK, wf_task_id(job->task), 0);
-    int rc = unwanted != 0 ? unwanted : wf_blocking_submit(pool, job);
+    wf_trace_event(pool->runtime, NULL, WF_TRACE_BLOCK, job->task_id, 0);
+    int rc = wf_blocking_submit(pool, job);
     if (rc != 0) {
         job->result = rc;
         finish(pool, job);
@@ -286,11 +314,33 @@ void wf_blocking_end(struct wf_blocking *pool, struct wf_job *job)
     finish(pool, job);
 }
 
+void wf_blocking_strand(struct wf_blocking *pool, struct wf_job *job)
+{
+    wf_lock_acquire(&pool->lock);
+    const bool is_left = job->is_left;
+    job->state = WF_JOB_DONE; /* for wf_blocking_leave; its task never runs again */
+    wf_lock_release(&pool->lock);
+    if (is_left) {
+        discard(job);
+    }
+}
+
 /* ---- waiting for it ------------------------------------------------------------------------ */
 
-/* [the task]  It is awake: whether the wait is over.  `interrupted` says what it gives then, if the
- * job has not begun. */
-static bool is_over(struct wf_blocking *pool, struct wf_job *job, int interrupted)
+int wf_blocking_ask(struct wf_blocking *pool, struct wf_job *job)
+{
+    weft_runtime *runtime = pool->runtime;
+    job->state = WF_JOB_ASKED;
+    job->task_id = wf_task_id(job->task);
+    if (runtime->reactor != NULL) {
+        wf_reactor_ask(runtime->reactor, job);
+        return 0;
+    }
+    wf_trace_event(runtime, wf_worker_self(), WF_TRACE_BLOCK, job->task_id, 0);
+    return wf_blocking_submit(pool, job);
+}
+
+bool wf_blocking_is_over(struct wf_blocking *pool, struct wf_job *job, int interrupted)
 {
     wf_lock_acquire(&pool->lock);
     bool is_over = job->state == WF_JOB_DONE;
@@ -307,6 +357,21 @@ static bool is_over(struct wf_blocking *pool, struct wf_job *job, int interrupte
     return is_over;
 }
 
+void wf_blocking_leave(struct wf_blocking *pool, struct wf_job *job)
+{
+    wf_lock_acquire(&pool->lock);
+    const bool is_ours = job->state == WF_JOB_DONE || job->state == WF_JOB_QUEUED;
+    if (job->state == WF_JOB_QUEUED) {
+        unqueue_locked(pool, job);
+    }
+    job->unwanted = -ECANCELED;
+    job->is_left = true;
+    wf_lock_release(&pool->lock);
+    if (is_ours) {
+        discard(job);
+    }
+}
+
 intptr_t weft_blocking(weft_fn fn, void *arg)
 {
     struct weft_task *self = wf_task_self();
@@ -320,21 +385,15 @@ intptr_t weft_blocking(weft_fn fn, void *arg)
     if (rc != 0) {
         return rc;
     }
-    weft_runtime *runtime = self->pool->runtime;
-    struct wf_blocking *pool = &runtime->blocking;
-    struct wf_job job = {.fn = fn, .arg = arg, .task = self, .state = WF_JOB_ASKED};
+    struct wf_blocking *pool = &self->pool->runtime->blocking;
+    struct wf_job job = {.fn = fn, .arg = arg, .task = self};
     wf_wait_begin(self, WEFT_WAIT_BLOCKING, &job);
-    if (runtime->reactor != NULL) {
-        wf_reactor_ask(runtime->reactor, &job);
-    } else {
-        wf_trace_event(runtime, wf_worker_self(), WF_TRACE_BLOCK, wf_task_id(self), 0);
-        rc = wf_blocking_submit(pool, &job);
-    }
+    rc = wf_blocking_ask(pool, &job);
     if (rc == 0) {
         do { /* a wake may come without a reason */
             wf_task_suspend(self);
             rc = wf_task_interrupted(self);
-        } while (!is_over(pool, &job, rc));
+        } while (!wf_blocking_is_over(pool, &job, rc));
     } else {
         job.result = rc;
     }

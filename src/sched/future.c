@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/future.c - futures for the end of a sleep and of a task, and how any future is polled.
+ * sched/future.c - futures for the end of a sleep, of a task and of work that blocks, and how any
+ * future is polled.
  *
  * A future that waits is known to others: to a wheel, to the list of a task.  While that is so it
  * stands among the partings of the task that polls it, so that the end of that task, however it
@@ -35,10 +36,15 @@ intptr_t weft_await_future(weft_future *future)
     }
     struct weft_cx cx = {.task = self};
     intptr_t result = 0;
+    bool is_told = wf_task_interrupted(self) != 0;
     while (future->poll(&cx, future, &result) == WEFT_PENDING) { /* woken by what it waits for */
         wf_wait_begin(self, WEFT_WAIT_WAKER, future);
+        if (is_told) {
+            wf_alarm_clear(&self->alarm); /* it waits all the same: to ring again is no use */
+        }
         wf_task_suspend(self);
         wf_wait_end(self);
+        is_told = wf_task_interrupted(self) != 0; /* before the poll, which looks at it too */
     }
     return result;
 }
@@ -243,4 +249,116 @@ void weft_task_future_init(weft_task_future *future, weft_task *task, bool cance
     struct ending *ending = (struct ending *)(void *)future;
     *ending = (struct ending){
         .future = {.poll = ending_poll, .drop = ending_drop}, .task = task, .cancels = cancels};
+}
+
+/* ---- the end of work that blocks ----------------------------------------------------------- */
+
+struct work {
+    weft_future future;
+    struct wf_parting parting;
+    struct wf_patience patience;
+    weft_fn fn;                 /* [const] */
+    void *arg;                  /* [const] */
+    void (*release)(void *arg); /* [const] */
+    struct wf_job *job;         /* [the task]  while WAITING */
+    enum phase phase;           /* [the task] */
+};
+_Static_assert(sizeof(struct work) <= sizeof(weft_wait_future), "it fits");
+
+static struct work *work_of(weft_future *future)
+{
+    return wf_container_of(future, struct work, future);
+}
+
+static struct wf_blocking *blocking_of(const struct weft_task *task)
+{
+    return &task->pool->runtime->blocking;
+}
+
+static void work_forget(struct wf_parting *parting)
+{
+    struct work *work = wf_container_of(parting, struct work, parting);
+    wf_patience_end(&work->patience);
+    work->phase = PHASE_OVER;
+    wf_blocking_leave(blocking_of(work->job->task), work->job); /* it is not ours any more */
+    work->job = NULL;
+}
+
+static void work_drop(weft_future *future)
+{
+    struct work *work = work_of(future);
+    if (work->phase == PHASE_WAITING) {
+        wf_parting_remove(work->job->task, &work->parting);
+        work_forget(&work->parting);
+    } else if (work->phase == PHASE_NEW && work->release != NULL) {
+        work->release(work->arg);
+    }
+    work->phase = PHASE_OVER;
+}
+
+static weft_poll work_over(struct work *work, intptr_t value, intptr_t *result)
+{
+    if (work->phase == PHASE_WAITING) {
+        wf_parting_remove(work->job->task, &work->parting);
+        wf_patience_end(&work->patience);
+    }
+    wf_free(work->job);
+    work->job = NULL;
+    work->phase = PHASE_OVER;
+    *result = value;
+    return WEFT_READY;
+}
+
+/* [the task]  Brings the job on its way. */
+static int work_begin(struct work *work, struct weft_task *self)
+{
+    int rc = work->fn != NULL ? wf_task_interrupted(self) : -EINVAL;
+    if (rc != 0) {
+        return rc;
+    }
+    work->job = wf_alloc_zeroed(1, sizeof(*work->job));
+    if (work->job == NULL) {
+        return -ENOMEM;
+    }
+    work->job->fn = work->fn;
+    work->job->arg = work->arg;
+    work->job->release = work->release;
+    work->job->task = self;
+    rc = wf_blocking_ask(blocking_of(self), work->job);
+    if (rc == 0) {
+        work->phase = PHASE_WAITING;
+        work->parting.forget = work_forget;
+        wf_parting_add(self, &work->parting);
+    }
+    return rc;
+}
+
+static weft_poll work_poll(weft_cx *cx, weft_future *future, intptr_t *result)
+{
+    struct work *work = work_of(future);
+    struct weft_task *self = cx->task;
+    if (!wf_cx_spend(cx)) {
+        return WEFT_PENDING;
+    }
+    int rc = work->phase == PHASE_NEW ? work_begin(work, self) : 0;
+    if (rc != 0) {
+        return work_over(work, rc, result);
+    }
+    rc = wf_task_interrupted(self);
+    if (wf_blocking_is_over(blocking_of(self), work->job, rc)) {
+        return work_over(work, work->job->result, result);
+    }
+    if (rc == 0) { /* else it runs, and only its end matters */
+        wf_patience_keep(&work->patience, self, WEFT_NEVER);
+    }
+    wf_cx_give_back(cx);
+    return WEFT_PENDING;
+}
+
+void weft_blocking_future(weft_wait_future *future, weft_fn fn, void *arg,
+                          void (*release)(void *arg))
+{
+    struct work *work = (struct work *)(void *)future;
+    *work = (struct work){
+        .future = {.poll = work_poll, .drop = work_drop}, .fn = fn, .arg = arg, .release = release};
 }

@@ -396,6 +396,20 @@ void wf_reactor_stop(struct wf_reactor *reactor)
     WEFT_CHECK(rc == 0); /* a thread of our own, joined once */
 }
 
+void wf_reactor_empty(struct wf_reactor *reactor)
+{
+    if (reactor == NULL) {
+        return;
+    }
+    struct wf_chain chain = {0};
+    (void)wf_mpsc_take(&reactor->asked, &chain);
+    (void)wf_mpsc_take(&reactor->returned, &chain);
+    struct wf_node *node;
+    while ((node = wf_chain_pop(&chain)) != NULL) {
+        wf_blocking_strand(&reactor->runtime->blocking, wf_container_of(node, struct wf_job, node));
+    }
+}
+
 void wf_reactor_free(struct wf_reactor *reactor)
 {
     if (reactor != NULL) {

@@ -354,6 +354,7 @@ static void leave(weft_runtime *runtime, bool is_forced)
     }
     wf_reactor_stop(runtime->reactor); /* it looks at tasks too */
     wf_blocking_stop(&runtime->blocking);
+    wf_reactor_empty(runtime->reactor);
 }
 
 /* Step 6: the list goes through `node`, since no queue is in use any more. */
