@@ -92,6 +92,33 @@ static ssize_t move_file(const struct wf_use *use, const struct transfer *transf
     return got;
 }
 
+/* [inside]  Once, and waits for it. */
+static inline __attribute__((always_inline)) ssize_t
+move_once(struct wf_use *use, enum wf_fd_kind kind, const struct transfer *transfer)
+{
+    ssize_t moved = 0;
+    if (kind == WF_FD_FILE && use->self != NULL) {
+        return move_file(use, transfer);
+    }
+    bool has_waited = false;
+    for (;;) { /* ends with what the call gives, or when it may not wait on */
+        const uint32_t news = wf_use_news(use, transfer->side);
+        moved = attempt(use, transfer, news, kind);
+        if (moved != -EAGAIN || (transfer->flags & MSG_DONTWAIT) != 0) {
+            break;
+        }
+        moved = wf_use_wait(use, transfer->side, news);
+        if (moved != 0) {
+            break;
+        }
+        has_waited = true;
+    }
+    if (!has_waited && moved >= 0 && use->self != NULL) {
+        wf_spend(use->self);
+    }
+    return moved;
+}
+
 static ssize_t move(int fd, const struct transfer *transfer)
 {
     struct wf_use use;
@@ -101,28 +128,41 @@ static ssize_t move(int fd, const struct transfer *transfer)
         return moved;
     }
     moved = wf_use_classify(&use, &kind);
-    if (moved == 0 && kind == WF_FD_FILE && use.self != NULL) {
-        moved = move_file(&use, transfer);
-    } else if (moved == 0) {
-        bool has_waited = false;
-        for (;;) { /* ends with what the call gives, or when it may not wait on */
-            const uint32_t news = wf_use_news(&use, transfer->side);
-            moved = attempt(&use, transfer, news, kind);
-            if (moved != -EAGAIN || (transfer->flags & MSG_DONTWAIT) != 0) {
-                break;
-            }
-            moved = wf_use_wait(&use, transfer->side, news);
-            if (moved != 0) {
-                break;
-            }
-            has_waited = true;
-        }
-        if (!has_waited && moved >= 0 && use.self != NULL) {
-            wf_spend(use.self);
-        }
-    }
+    moved = moved == 0 ? move_once(&use, kind, transfer) : moved;
     wf_use_end(&use);
     return moved;
+}
+
+/* [inside]  Nobody could take it back from who closed it: between two pieces it is asked for. */
+static bool is_closed(const struct wf_use *use)
+{
+    return (wf_load_relaxed(&use->entry->state) & WF_ENTRY_CLOSING) != 0; /* relaxed: a mark */
+}
+
+/* All of `transfer`, which has one buffer: how much it was; less if the end came.  It is one use,
+ * because in between the number could become that of another descriptor. */
+static ssize_t move_all(int fd, struct transfer *transfer)
+{
+    struct wf_use use;
+    enum wf_fd_kind kind;
+    ssize_t done = 0;
+    ssize_t moved = wf_use_begin(&use, fd);
+    if (moved != 0) {
+        return moved;
+    }
+    moved = wf_use_classify(&use, &kind);
+    if (moved == 0) {
+        do { /* ends: each turn moves a byte, or is the last */
+            moved = is_closed(&use) ? -EBADF : move_once(&use, kind, transfer);
+            if (moved > 0) {
+                transfer->buffer = (char *)transfer->buffer + moved;
+                transfer->size -= (size_t)moved;
+                done += moved;
+            }
+        } while (moved > 0 && transfer->size > 0);
+    }
+    wf_use_end(&use);
+    return moved < 0 ? moved : done;
 }
 
 /* ---- the calls ----------------------------------------------------------------------------- */
@@ -284,32 +324,18 @@ ssize_t weft_read_full(int fd, void *buffer, size_t size)
     if (size > SSIZE_MAX) {
         return -EINVAL;
     }
-    size_t done = 0;
-    while (done < size) { /* ends: each turn moves a byte, or is the last */
-        ssize_t moved = weft_read(fd, (char *)buffer + done, size - done);
-        if (moved < 0) {
-            return moved;
-        }
-        if (moved == 0) {
-            break;
-        }
-        done += (size_t)moved;
-    }
-    return (ssize_t)done;
+    struct transfer transfer = {
+        .call = call_read, .side = WF_SIDE_READ, .size = size, .buffer = buffer};
+    return size > 0 ? move_all(fd, &transfer) : 0;
 }
 
 int weft_write_all(int fd, const void *bytes, size_t size)
 {
-    size_t done = 0;
-    while (done < size) { /* ends: each turn moves a byte, or is the last */
-        ssize_t moved = weft_write(fd, (const char *)bytes + done, size - done);
-        if (moved < 0) {
-            return (int)moved;
-        }
-        if (moved == 0) {
-            return -EIO; /* no descriptor does that; one that did would keep us here for ever */
-        }
-        done += (size_t)moved;
+    struct transfer transfer = {
+        .call = call_write, .side = WF_SIDE_WRITE, .size = size, .bytes = bytes};
+    const ssize_t moved = size > 0 ? move_all(fd, &transfer) : 0;
+    if (moved < 0) {
+        return (int)moved;
     }
-    return 0;
+    return transfer.size == 0 ? 0 : -EIO; /* no descriptor writes nothing */
 }
