@@ -57,8 +57,9 @@ test: build ## all tests; the last line counts them
 stress: build ## the long tests: millions of items, fibers and tasks; storms (also under TSan)
 	@tests/run.sh --stress build/dev
 	@$(call preset,tsan)
-	@TSAN_OPTIONS=halt_on_error=1 WEFT_STRESS_SECONDS=2 tests/run.sh --stress build/tsan \
-		stress_close stress_sched stress_fork
+	@TSAN_OPTIONS=halt_on_error=1 WEFT_STRESS_SECONDS=2 WEFT_STRESS_CONNECTIONS=3000 \
+		tests/run.sh --stress build/tsan stress_close stress_sched stress_fork stress_io \
+		stress_signals
 
 marks: ## the rare branches of the source, and how many tests reached each in the last `make test`
 	@tests/marks.sh build/dev

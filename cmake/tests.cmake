@@ -133,6 +133,8 @@ weft_stress(stress_close tests/stress/stress_close.c)
 weft_stress(stress_sched tests/stress/stress_sched.c)
 weft_stress(stress_waits tests/stress/stress_waits.c)
 weft_stress(stress_fork tests/stress/stress_fork.c)
+weft_stress(stress_io tests/stress/stress_io.c)
+weft_stress(stress_signals tests/stress/stress_signals.c)
 weft_stress(stress_queue tests/stress/stress_queue.c tests/ledger.c)
 
 if(WEFT_EXAMPLES)

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal:   signals that come ten thousand times a second are all counted, while tasks read and
+ *         write; a process that is stopped and goes on again, however often, loses neither timers
+ *         nor bytes nor wakes.
+ * Method: a thread queues a realtime signal with a number in it, at that pace; several tasks take
+ *         them and mark the numbers, and pairs of tasks pass numbers over sockets meanwhile.  A
+ *         child with sleepers and with tasks that talk to each other and to us is stopped; bytes
+ *         are sent to it while it is; it goes on, and the answers have to come.
+ *
+ * Environment: WEFT_STRESS_SECONDS  of signals, for each policy (default 3)
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "io_aids.h"
+#include "stress/storm.h"
+#include <weft/signals.h>
+
+static const struct setting policies[] = {
+    {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 2},
+    {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 2},
+};
+enum { POLICIES = sizeof(policies) / sizeof(policies[0]) };
+
+/* ---- tasks that talk ------------------------------------------------------------------------- */
+
+struct talk {
+    struct pair pair;
+    wf_atomic_u32 *is_over;
+    uint64_t passed; /* of the one who begins */
+};
+
+static intptr_t begin_talk(void *arg)
+{
+    struct talk *talk = arg;
+    uint64_t number = 0;
+    while (wf_load_acquire(talk->is_over) == 0) { /* to raise_by_one */
+        const uint64_t sent = ++number;
+        CHECK_EQ(weft_write_all(talk->pair.near, &number, sizeof(number)), 0);
+        CHECK_EQ(weft_read_full(talk->pair.near, &number, sizeof(number)), sizeof(number));
+        CHECK_EQ(number, sent + 1);
+    }
+    talk->passed = number;
+    CHECK_EQ(weft_shutdown(talk->pair.near, SHUT_WR), 0);
+    return 0;
+}
+
+static intptr_t answer_talk(void *arg)
+{
+    struct talk *talk = arg;
+    uint64_t number = 0;
+    while (weft_read_full(talk->pair.far, &number, sizeof(number)) == sizeof(number)) {
+        number++;
+        CHECK_EQ(weft_write_all(talk->pair.far, &number, sizeof(number)), 0);
+    }
+    return 0;
+}
+
+static void talk_in(weft_scope *scope, struct talk *talk, wf_atomic_u32 *is_over)
+{
+    *talk = (struct talk){.pair = pair_new(SOCK_STREAM), .is_over = is_over};
+    CHECK_EQ(weft_scope_go(scope, begin_talk, talk), 0);
+    CHECK_EQ(weft_scope_go(scope, answer_talk, talk), 0);
+}
+
+static void end_talk(const struct talk *talk)
+{
+    CHECK_EQ(weft_close(talk->pair.near), 0);
+    CHECK_EQ(weft_close(talk->pair.far), 0);
+    CHECK(talk->passed > 0);
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+enum { RATE = 10000, TAKERS = 3, TALKS = 4, COUNTED = 1, LAST = 2 };
+
+struct rain {
+    uint32_t count;
+    unsigned char *seen; /* by number; each by the one who took it */
+    wf_atomic_u32 taken;
+    wf_atomic_u32 is_over;
+    int64_t taken_ns; /* to send them */
+};
+
+/* Sends the numbers 1 to count, so many a second. */
+static void *make_rain(void *arg)
+{
+    struct rain *rain = arg;
+    const int64_t begin_ns = wf_clock_now();
+    for (uint32_t i = 0; i < rain->count; i++) {
+        const int64_t due_ns = begin_ns + (int64_t)i * 1000000000 / RATE;
+        const struct timespec due = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
+        /* The pace is what is tested: there is no event to wait for. */
+        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+        const union sigval number = {.sival_int = (int)i + 1};
+        while (sigqueue(getpid(), SIGRTMIN + COUNTED, number) != 0) { /* more than may wait */
+            CHECK_EQ(errno, EAGAIN);
+            (void)sched_yield();
+        }
+    }
+    rain->taken_ns = wf_clock_now() - begin_ns;
+    return NULL;
+}
+
+static intptr_t take_rain(void *arg)
+{
+    struct rain *rain = arg;
+    sigset_t set;
+    (void)sigemptyset(&set);
+    CHECK_EQ(sigaddset(&set, SIGRTMIN + COUNTED), 0);
+    CHECK_EQ(sigaddset(&set, SIGRTMIN + LAST), 0);
+    for (;;) { /* until there is no more */
+        siginfo_t info;
+        const int number = weft_signal_wait(&set, &info);
+        if (number == SIGRTMIN + LAST) {
+            return 0;
+        }
+        CHECK_EQ(number, SIGRTMIN + COUNTED);
+        const int value = info.si_value.sival_int;
+        CHECK(value >= 1 && (uint32_t)value <= rain->count);
+        CHECK_EQ(rain->seen[value - 1], 0); /* nobody else has it */
+        rain->seen[value - 1] = 1;
+        raise_by_one(&rain->taken);
+    }
+}
+
+static intptr_t stand_in_rain(void *arg)
+{
+    struct rain *rain = arg;
+    struct talk talks[TALKS];
+    weft_scope takers;
+    weft_scope talkers;
+    pthread_t thread;
+    CHECK_EQ(weft_scope_open(&takers, NULL), 0);
+    for (int i = 0; i < TAKERS; i++) {
+        CHECK_EQ(weft_scope_go(&takers, take_rain, rain), 0);
+    }
+    CHECK_EQ(weft_scope_open(&talkers, NULL), 0);
+    for (int i = 0; i < TALKS; i++) {
+        talk_in(&talkers, &talks[i], &rain->is_over);
+    }
+    start_thread(&thread, make_rain, rain);
+    wait_for(&rain->taken, rain->count); /* for ever, if one is lost */
+    raise_by_one(&rain->is_over);
+    CHECK_EQ(weft_scope_close(&talkers), 0);
+    for (int i = 0; i < TAKERS; i++) {
+        CHECK_EQ(kill(getpid(), SIGRTMIN + LAST), 0);
+    }
+    CHECK_EQ(weft_scope_close(&takers), 0);
+    CHECK_EQ(wf_thread_join(thread), 0);
+    uint64_t passed = 0;
+    for (int i = 0; i < TALKS; i++) {
+        end_talk(&talks[i]);
+        passed += talks[i].passed;
+    }
+    tap_note("%u signals in %jd ms, %ju numbers passed", rain->count,
+             (intmax_t)(rain->taken_ns / 1000000), (uintmax_t)passed);
+    return 0;
+}
+
+/* behaviour 60, in a storm */
+static void no_signal_is_lost_while_tasks_read_and_write(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    CHECK_EQ(sigaddset(&set, SIGRTMIN + COUNTED), 0);
+    CHECK_EQ(sigaddset(&set, SIGRTMIN + LAST), 0);
+    CHECK_EQ(weft_signals_block(&set), 0);
+    for (size_t i = 0; i < POLICIES; i++) {
+        struct rain rain = {.count = (uint32_t)wanted("WEFT_STRESS_SECONDS", 3) * RATE};
+        tap_doing("policy %zu", i);
+        rain.seen = calloc(rain.count, 1);
+        CHECK(rain.seen != NULL);
+        const weft_options options = options_of(&policies[i]);
+        CHECK_EQ(weft_run(stand_in_rain, &rain, &options), 0);
+        for (uint32_t number = 0; number < rain.count; number++) {
+            CHECK_EQ(rain.seen[number], 1);
+        }
+        free(rain.seen);
+    }
+}
+
+/* ---- stopping a process ---------------------------------------------------------------------- */
+
+enum { STOPS = 200, SLEEPERS = 20, LETTERS = 5 };
+
+struct patient {
+    int fd; /* to who stops us */
+    wf_atomic_u32 is_over;
+    wf_atomic_u32 slept;
+};
+
+static intptr_t sleep_often(void *arg)
+{
+    struct patient *patient = arg;
+    struct wf_random random;
+    wf_random_init(&random, tap_seed() ^ weft_task_id(weft_self()));
+    while (wf_load_acquire(&patient->is_over) == 0) { /* to raise_by_one */
+        const int64_t length_ns = (int64_t)wf_random_below(&random, 5000000);
+        const weft_time until = weft_in(length_ns);
+        CHECK_EQ(weft_sleep(length_ns), 0);
+        CHECK(weft_now() >= until); /* never early */
+        raise_by_one(&patient->slept);
+    }
+    return 0;
+}
+
+/* What it waits for comes from nowhere: its deadline ends each wait, and not before. */
+static intptr_t wait_in_vain(void *arg)
+{
+    struct patient *patient = arg;
+    const struct pair pair = pair_new(SOCK_STREAM);
+    while (wf_load_acquire(&patient->is_over) == 0) { /* to raise_by_one */
+        const weft_time until = weft_in(WEFT_MILLISECOND);
+        char byte;
+        (void)weft_deadline(until);
+        CHECK_EQ(weft_read(pair.near, &byte, 1), -ETIMEDOUT);
+        (void)weft_deadline(WEFT_NEVER);
+        CHECK(weft_now() >= until);
+    }
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static intptr_t be_patient(void *arg)
+{
+    struct patient *patient = arg;
+    struct talk talks[TALKS];
+    weft_scope scope;
+    char letter;
+    CHECK_EQ(weft_scope_open(&scope, NULL), 0);
+    for (int i = 0; i < SLEEPERS; i++) {
+        CHECK_EQ(weft_scope_go(&scope, i % 4 == 0 ? wait_in_vain : sleep_often, patient), 0);
+    }
+    for (int i = 0; i < TALKS; i++) {
+        talk_in(&scope, &talks[i], &patient->is_over);
+    }
+    while (weft_read(patient->fd, &letter, 1) == 1) { /* until the other side is closed */
+        letter ^= 1;
+        CHECK_EQ(weft_write_all(patient->fd, &letter, 1), 0);
+    }
+    raise_by_one(&patient->is_over);
+    CHECK_EQ(weft_scope_close(&scope), 0);
+    for (int i = 0; i < TALKS; i++) {
+        end_talk(&talks[i]);
+    }
+    CHECK(wf_load_acquire(&patient->slept) > 0);
+    CHECK_EQ(stats_of(weft_runtime_self()).lost_wakeups, 0);
+    return 0;
+}
+
+static void stop_and_go(pid_t child, int fd, struct wf_random *random)
+{
+    char letters[LETTERS];
+    char answers[LETTERS];
+    int status = 0;
+    CHECK_EQ(kill(child, SIGSTOP), 0);
+    CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+    CHECK(WIFSTOPPED(status));
+    for (int i = 0; i < LETTERS; i++) {
+        letters[i] = (char)wf_random_below(random, 128);
+    }
+    CHECK_EQ(send(fd, letters, LETTERS, MSG_NOSIGNAL), LETTERS);
+    CHECK_EQ(kill(child, SIGCONT), 0);
+    CHECK_EQ(recv(fd, answers, LETTERS, MSG_WAITALL), LETTERS); /* it goes on, and has them all */
+    for (int i = 0; i < LETTERS; i++) {
+        CHECK_EQ(answers[i], letters[i] ^ 1);
+    }
+}
+
+static void stop_often(const weft_options *options)
+{
+    const struct pair pair = pair_new(SOCK_STREAM);
+    struct wf_random random;
+    wf_random_init(&random, tap_seed());
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct patient patient = {.fd = pair.far};
+        CHECK_EQ(close(pair.near), 0);
+        CHECK_EQ(weft_run(be_patient, &patient, options), 0);
+        CHECK_EQ(weft_close(pair.far), 0);
+        _exit(0);
+    }
+    CHECK_EQ(close(pair.far), 0);
+    for (int i = 0; i < STOPS; i++) {
+        stop_and_go(child, pair.near, &random);
+    }
+    CHECK_EQ(shutdown(pair.near, SHUT_WR), 0);
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK_EQ(close(pair.near), 0);
+}
+
+static void a_stopped_process_goes_on_where_it_was(void)
+{
+    for (size_t i = 0; i < POLICIES; i++) {
+        tap_doing("policy %zu", i);
+        const weft_options options = options_of(&policies[i]);
+        stop_often(&options);
+    }
+}
+
+static const struct tap_test tests[] = {
+    TAP_TEST_LIMIT(no_signal_is_lost_while_tasks_read_and_write, LIMIT_S),
+    TAP_TEST_LIMIT(a_stopped_process_goes_on_where_it_was, LIMIT_S),
+};
+TAP_MAIN(tests)
