@@ -375,7 +375,9 @@ int wf_use_wait_until(struct wf_use *use, enum wf_side side, uint32_t news, int6
 
 /* ---- closing ------------------------------------------------------------------------------- */
 
-/* [any]  Nobody enters from now on; the last one inside ends it. */
+/* [any]  Nobody enters from now on; the last one inside ends it.  Who closes it is one of them
+ * until it has told the others: else the number could be another's by then, whose waits it would
+ * end. */
 static int close_entry(struct wf_entry *entry, bool is_kept)
 {
     uint32_t state = wf_load_relaxed(&entry->state); /* relaxed: the CAS decides */
@@ -384,13 +386,15 @@ static int close_entry(struct wf_entry *entry, bool is_kept)
         if ((state & WF_ENTRY_MARKS) != 0) {
             return -EBADF; /* somebody else has closed it */
         }
-        next =
-            state == 0 ? WF_ENTRY_ENDING : state | WF_ENTRY_CLOSING | (is_kept ? WF_ENTRY_KEPT : 0);
+        next = state == 0
+                   ? WF_ENTRY_ENDING
+                   : (state | WF_ENTRY_CLOSING | (is_kept ? WF_ENTRY_KEPT : 0)) + WF_ENTRY_USER;
     } while (!wf_cas_acq_rel(&entry->state, &state, next)); /* (I1) */
     if (next == WF_ENTRY_ENDING) {
         return end(entry, is_kept);
     }
     end_waits(entry, -EBADF);
+    wf_entry_leave(entry);
     return 0;
 }
 

@@ -355,6 +355,21 @@ static void close_and_use_again(void)
     MODEL_REQUIRE(rc == 1 || (rc == -EBADF && first_use.entry != NULL)); /* not closed yet */
 }
 
+/* The number is had again as soon as it is free, while who closed it may still be at it. */
+static void leave_and_use_again(void)
+{
+    leave_it();
+    if (wf_load_acquire(&closes) > 0) {
+        MODEL_REQUIRE(read_some(1) == 1);
+    }
+}
+
+static void close_and_bring(void)
+{
+    MODEL_REQUIRE(weft_close(3) == 0);
+    bring_and_report();
+}
+
 /* ---- selects --------------------------------------------------------------------------------- */
 
 /* What the select gives, over the first side or both; nobody can ever write. */
@@ -460,6 +475,11 @@ static const struct model_test tests[] = {
     {.name = "it is closed under a user, and its number is used again",
      .setup = start_inside,
      .threads = {leave_it, close_and_use_again},
+     .names = {"user", "closer"},
+     .check = check},
+    {.name = "its last user has the number again while it is being closed",
+     .setup = start_inside,
+     .threads = {leave_and_use_again, close_and_bring},
      .names = {"user", "closer"},
      .check = check},
     {.name = "a late report meets the next user of the number",
