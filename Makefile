@@ -43,10 +43,12 @@ run: ## a demonstration: a server in bad company, a million tasks, threads besid
 
 build: ## the library and the tests, with assertions
 	@tools/setup.sh build
+	@tools/setup.sh --try uring
 	@$(call preset,dev)
 
 install: ## library and headers into PREFIX (/usr/local), below DESTDIR
 	@tools/setup.sh build
+	@tools/setup.sh --try uring
 	@$(call preset,release,weft)
 	@cmake --install build/release --prefix $(PREFIX)
 

@@ -14,6 +14,8 @@ needs='
 build       gcc                  gcc
 build       cmake                cmake
 build       /usr/include/stdio.h libc6-dev
+uring       pkg-config           pkgconf
+uring       /usr/include/liburing.h liburing-dev
 test        python3              python3
 install     pkg-config           pkgconf
 install     c++                  g++
@@ -92,4 +94,7 @@ sudo=
 echo "missing: $missing" >&2
 echo "type:    ${sudo}apt-get install --no-install-recommends $missing" >&2
 [ $is_optional = yes ] || exit 1
-echo "optional: the tests of the tools are skipped without it" >&2
+case " $* " in
+*" uring "*) echo "optional: without it all I/O is done by epoll" >&2 ;;
+*) echo "optional: the tests of the tools are skipped without it" >&2 ;;
+esac

@@ -31,9 +31,11 @@ enum weft_order {
     WEFT_ORDER_DEPTH_FIRST, /* newest first; thieves take the oldest */
 };
 
-/* Where events of the outside come from.  There is no I/O yet: the choice is checked and kept. */
+/* By what the kernel is asked for I/O.  A kernel that refuses io_uring, at once or later, is asked
+ * by epoll instead; a library that was built without it refuses WEFT_IO_URING.  weft_stats says
+ * which one it is. */
 enum weft_io {
-    WEFT_IO_AUTO,
+    WEFT_IO_AUTO, /* $WEFT_IO (auto, epoll or uring), else epoll */
     WEFT_IO_EPOLL,
     WEFT_IO_URING,
 };

@@ -87,6 +87,7 @@ static int open_poller(struct wf_poller **out)
     poller->driver =
         (struct wf_driver){.berth = {wait, call}, .gather = gather, .look = look, .free = end};
     poller->backend = &wf_backend_epoll;
+    wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL); /* relaxed: nobody has it yet */
     int rc = poller->backend->open(poller);
     if (rc != 0) {
         wf_free(poller);

@@ -26,6 +26,7 @@ struct wf_driver {
     void (*look)(struct wf_driver *driver, struct wf_worker *worker);
     /* [closer]  No thread of the runtime and no stranger is left: frees it. */
     void (*free)(struct wf_driver *driver);
+    WF_ATOMIC(int) io;            /* [any: write]  enum weft_io: what it is by now */
     WF_ATOMIC(int64_t) looked_ns; /* [any: write]  when somebody last looked */
 };
 

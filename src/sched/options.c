@@ -219,6 +219,40 @@ static int fill_blocking(const struct complaint *complaint, weft_options *option
     return check_range(complaint, "blocking_max", options->blocking_max, 1, WF_BLOCKING_MAX);
 }
 
+/* Whether the library was built with io_uring, or does not need it. */
+static bool is_built(enum weft_io io)
+{
+#ifdef WF_URING
+    (void)io;
+    return true;
+#else
+    return io != WEFT_IO_URING;
+#endif
+}
+
+static int fill_io(const struct complaint *complaint, weft_options *options)
+{
+    static const char *const words[] = {"auto", "epoll", "uring"};
+    unsigned word = WEFT_IO_AUTO + 1;
+    int rc = read_word(complaint, "WEFT_IO", words, 3, &word);
+    const enum weft_io io = (enum weft_io)(word - 1);
+    if (rc >= 0 && !is_built(io)) {
+        rc = complain(complaint, "WEFT_IO=uring, and the library was built without io_uring");
+    }
+    if (rc >= 0) {
+        rc = check_range(complaint, "io", options->io, 0, WEFT_IO_URING);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (!is_built(options->io)) {
+        return complain(complaint, "option io is WEFT_IO_URING, and the library was built without "
+                                   "io_uring");
+    }
+    options->io = options->io != WEFT_IO_AUTO ? options->io : io;
+    return 0;
+}
+
 /* What the monitor does, and whether there is one. */
 static int fill_monitor(const struct complaint *complaint, weft_options *options)
 {
@@ -263,9 +297,6 @@ static int fill_rest(const struct complaint *complaint, weft_options *options)
         rc = complain(complaint, "option blocking_idle_ns is %lld, less than nothing",
                       (long long)options->blocking_idle_ns);
     }
-    if (rc == 0) {
-        rc = check_range(complaint, "io", options->io, 0, WEFT_IO_URING);
-    }
     if (rc == 0 && options->trace_events != 0 &&
         (!wf_is_power_of_two(options->trace_events) ||
          options->trace_events < WF_TRACE_EVENTS_MIN ||
@@ -299,6 +330,9 @@ int wf_options_fill(weft_options *out, const weft_options *options, char *text, 
     }
     if (rc == 0) {
         rc = fill_blocking(&complaint, &all);
+    }
+    if (rc == 0) {
+        rc = fill_io(&complaint, &all);
     }
     if (rc == 0) {
         rc = fill_monitor(&complaint, &all);

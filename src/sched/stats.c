@@ -72,6 +72,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         return -EINVAL;
     }
     const struct wf_blocking *blocking = &runtime->blocking;
+    const struct wf_driver *driver = wf_driver_of(runtime);
     struct wf_stack_stats stacks;
     wf_stack_pool_stats(&runtime->stacks, &stacks);
     *out = (weft_stats){
@@ -95,6 +96,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .blocking_waiting = wf_load_relaxed(&blocking->waiting),
         .blocking_done = wf_load_relaxed(&blocking->done),
         .blocking_refused = wf_load_relaxed(&blocking->refused),
+        .io = driver != NULL ? (enum weft_io)wf_load_relaxed(&driver->io) : WEFT_IO_AUTO,
         .lost_wakeups = wf_load_relaxed(&runtime->idle.lost_wakeups), /* relaxed: a number */
     };
     if (runtime->reactor != NULL) {

@@ -69,6 +69,11 @@ class Install(unittest.TestCase):
         self.call("cc", HELLO, *self.flags("--cflags", "--libs"), "-o", "hello")
         self.assertEqual(self.call("./hello"), OUTPUT)
 
+    @needs("cc", "pkg-config")
+    def test_a_program_with_io_builds_through_pkg_config(self):
+        source = os.path.join(ROOT, "examples", "echo.c") # needs all that I/O is linked with
+        self.call("cc", source, *self.flags("--cflags", "--libs"), "-o", "echo")
+
     @needs("c++", "pkg-config")
     def test_a_cxx_program_builds_through_pkg_config(self):
         self.call("c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-x", "c++",

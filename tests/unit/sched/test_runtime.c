@@ -15,9 +15,9 @@
 
 /* ---- options and environment ----------------------------------------------------------------- */
 
-static const char *const variables[] = {"WEFT_WORKERS", "RAYA_NUM_THREADS", "WEFT_POLICY",
-                                        "WEFT_ORDER",   "WEFT_STACK",       "WEFT_BLOCKING_MAX",
-                                        "WEFT_HOG",     "WEFT_SPARES",      "WEFT_MONITOR"};
+static const char *const variables[] = {
+    "WEFT_WORKERS",      "RAYA_NUM_THREADS", "WEFT_POLICY", "WEFT_ORDER",   "WEFT_STACK",
+    "WEFT_BLOCKING_MAX", "WEFT_HOG",         "WEFT_SPARES", "WEFT_MONITOR", "WEFT_IO"};
 
 static void clear_environment(void)
 {
@@ -72,7 +72,8 @@ static void good_environments_are_accepted(void)
         {"WEFT_HOG", "2s"},        {"WEFT_HOG", ""},
         {"WEFT_SPARES", "1"},      {"WEFT_SPARES", ""},
         {"WEFT_MONITOR", "0"},     {"WEFT_MONITOR", "1"},
-        {"WEFT_MONITOR", ""}};
+        {"WEFT_MONITOR", ""},      {"WEFT_IO", "auto"},
+        {"WEFT_IO", "epoll"},      {"WEFT_IO", ""}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         set(rows[i][0], rows[i][1]);
         tap_doing("%s=%s", rows[i][0], rows[i][1]);
@@ -148,6 +149,7 @@ static void bad_environments_are_refused_by_name(void)
         {"WEFT_HOG", "9223372037s"},  {"WEFT_HOG", "99999999999999999999999999s"},
         {"WEFT_SPARES", "0"},         {"WEFT_SPARES", "99999"},
         {"WEFT_MONITOR", "no"},       {"WEFT_MONITOR", "2"},
+        {"WEFT_IO", "iocp"},          {"WEFT_IO", "io_uring"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char text[200] = "";
@@ -171,6 +173,26 @@ static void bad_environments_are_refused_by_name(void)
         CHECK_EQ(weft_options_check(&explicit, text, sizeof(text)), -EINVAL);
     }
     expect_threads(0);
+}
+
+/* A word for io_uring is understood where it is built in; else the answer says who asked for it. */
+static void io_uring_is_there_or_refused_by_name(void)
+{
+    const weft_options explicit = {.workers = 1, .io = WEFT_IO_URING};
+    char text[200] = "";
+    clear_environment();
+#ifdef WF_URING
+    CHECK_EQ(weft_options_check(&explicit, text, sizeof(text)), 0);
+    set("WEFT_IO", "uring");
+    CHECK_EQ(weft_options_check(NULL, text, sizeof(text)), 0);
+#else
+    CHECK_EQ(weft_options_check(&explicit, text, sizeof(text)), -EINVAL);
+    CHECK(strstr(text, "io is WEFT_IO_URING") != NULL);
+    set("WEFT_IO", "uring");
+    CHECK_EQ(weft_options_check(NULL, text, sizeof(text)), -EINVAL);
+    CHECK(strstr(text, "WEFT_IO") != NULL);
+#endif
+    clear_environment();
 }
 
 static void bad_options_are_refused_by_name(void)
@@ -644,6 +666,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(the_size_of_stacks_can_be_said_by_a_variable),
     TAP_TEST(the_monitor_is_what_options_and_variables_say),
     TAP_TEST(bad_environments_are_refused_by_name),
+    TAP_TEST(io_uring_is_there_or_refused_by_name),
     TAP_TEST(bad_options_are_refused_by_name),
     TAP_TEST(a_task_opens_a_runtime_but_does_not_run_one),
     TAP_TEST(bad_spawns_into_a_runtime_are_refused),

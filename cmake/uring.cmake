@@ -1,0 +1,27 @@
+# io_uring by liburing, if it is there: without it the library does all I/O by epoll.  What is found
+# is tried, since pkg-config may speak of another machine than the one that is built for.
+option(WEFT_URING "use io_uring, if liburing is installed" ON)
+set(WEFT_HAS_URING FALSE)
+set(WEFT_PC_URING "")
+if(WEFT_URING)
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(URING QUIET liburing>=2.2)
+  endif()
+  if(URING_FOUND)
+    include(CheckCSourceCompiles)
+    set(CMAKE_REQUIRED_LIBRARIES ${URING_LINK_LIBRARIES})
+    set(CMAKE_REQUIRED_INCLUDES ${URING_INCLUDE_DIRS})
+    set(CMAKE_REQUIRED_DEFINITIONS -D_GNU_SOURCE)
+    check_c_source_compiles("#include <liburing.h>
+      int main(void) { struct io_uring ring; return io_uring_queue_init(8, &ring, 0); }" URING_LINKS)
+    unset(CMAKE_REQUIRED_LIBRARIES)
+    unset(CMAKE_REQUIRED_INCLUDES)
+    unset(CMAKE_REQUIRED_DEFINITIONS)
+  endif()
+  if(URING_FOUND AND URING_LINKS)
+    set(WEFT_HAS_URING TRUE)
+    set(WEFT_PC_URING " -luring") # in Libs: of an archive also what is private has to be linked
+    target_compile_definitions(weft_flags INTERFACE WF_URING)
+  endif()
+endif()
