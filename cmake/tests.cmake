@@ -18,6 +18,17 @@ function(weft_test name)
   weft_tap_program(WEFT_TEST_LIST ${name} ${ARGN})
 endfunction()
 
+# weft_io_test(name source...): the same, run twice where io_uring is built: by epoll, and by that.
+function(weft_io_test name)
+  weft_test(${name} ${ARGN})
+  if(WEFT_HAS_URING)
+    file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/${name}.uring
+      CONTENT "#!/bin/sh\nWEFT_IO=uring exec $<TARGET_FILE:${name}> \"$@\"\n"
+      FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+    set_property(GLOBAL APPEND_STRING PROPERTY WEFT_TEST_LIST "${CMAKE_BINARY_DIR}/${name}.uring\n")
+  endif()
+endfunction()
+
 # weft_stress(name source...): a long one that `make stress` runs; built everywhere.
 function(weft_stress name)
   weft_tap_program(WEFT_STRESS_LIST ${name} ${ARGN})
@@ -89,11 +100,11 @@ weft_test(test_join tests/unit/sched/test_join.c)
 weft_test(test_task tests/unit/sched/test_task.c)
 target_link_libraries(test_task PRIVATE m) # rounding modes
 
-weft_test(test_fd tests/unit/io/test_fd.c)
-weft_test(test_close tests/unit/io/test_close.c)
-weft_test(test_fd_future tests/unit/io/test_fd_future.c)
-weft_test(test_select_events tests/unit/io/test_select_events.c)
-weft_test(test_socket tests/unit/io/test_socket.c)
+weft_io_test(test_fd tests/unit/io/test_fd.c)
+weft_io_test(test_close tests/unit/io/test_close.c)
+weft_io_test(test_fd_future tests/unit/io/test_fd_future.c)
+weft_io_test(test_select_events tests/unit/io/test_select_events.c)
+weft_io_test(test_socket tests/unit/io/test_socket.c)
 weft_test(test_sys tests/unit/os/test_sys.c)
 weft_test(test_event tests/unit/sync/test_event.c)
 weft_test(test_mutex tests/unit/sync/test_mutex.c)
@@ -113,14 +124,17 @@ weft_test(test_watch tests/unit/sync/test_watch.c)
 
 weft_test(test_address tests/unit/io/test_address.c tests/fuzz/fuzz_address.c)
 target_compile_definitions(test_address PRIVATE WEFT_CORPUS="${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/address")
-weft_test(test_buffer tests/unit/io/test_buffer.c tests/fuzz/fuzz_buffer.c)
+weft_io_test(test_buffer tests/unit/io/test_buffer.c tests/fuzz/fuzz_buffer.c)
 target_compile_definitions(test_buffer PRIVATE WEFT_CORPUS="${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/buffer")
-weft_test(test_files tests/unit/io/test_file.c)
-weft_test(test_listen tests/unit/io/test_listen.c)
-weft_test(test_signal tests/unit/io/test_signal.c)
+weft_io_test(test_files tests/unit/io/test_file.c)
+weft_io_test(test_listen tests/unit/io/test_listen.c)
+weft_io_test(test_signal tests/unit/io/test_signal.c)
+if(WEFT_HAS_URING)
+  weft_test(test_uring tests/unit/io/test_uring.c)
+endif()
 weft_test(test_resolve tests/unit/io/test_resolve.c)
-weft_test(test_child tests/unit/io/test_child.c)
-weft_test(test_dial tests/unit/io/test_dial.c)
+weft_io_test(test_child tests/unit/io/test_child.c)
+weft_io_test(test_dial tests/unit/io/test_dial.c)
 
 weft_test(test_fiber tests/unit/fiber/test_fiber.c)
 target_link_libraries(test_fiber PRIVATE m) # rounding modes

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <linux/filter.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,6 +27,14 @@ static inline size_t open_count(void)
     }
     CHECK_EQ(closedir(folder), 0);
     return count;
+}
+
+/* [task]  Those that the poller of the runtime may have. */
+static inline size_t of_poller(void)
+{
+    const char *io = getenv("WEFT_IO"); /* NOLINT(concurrency-mt-unsafe): nobody changes it */
+    const bool has_rings = io != NULL && strcmp(io, "uring") == 0; /* used or not */
+    return 2 + (has_rings ? stats_of(weft_runtime_self()).seats : 0);
 }
 
 static inline int listening(const char *text)

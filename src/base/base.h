@@ -232,6 +232,7 @@ static inline struct wf_list *wf_list_pop_front(struct wf_list *head)
 enum wf_lock_rank {
     WF_RANK_SYNC = 0,        /* what users wait in: several together by address */
     WF_RANK_GATE = 1,        /* spawns from outside */
+    WF_RANK_URING = 1,       /* requests to the kernel: those that it refuses wake tasks */
     WF_RANK_WORLD = 2,       /* whose turn it is to stop the world */
     WF_RANK_MONITOR = 11,    /* who is in play */
     WF_RANK_SCOPE = 3,       /* the tasks of a scope */

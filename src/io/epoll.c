@@ -57,6 +57,9 @@ static void forget(struct wf_poller *poller, struct wf_entry *entry)
 static struct wf_event translate(const struct epoll_event *from)
 {
     struct wf_event event = {.entry = from->data.ptr};
+    if ((from->data.u64 & 1) != 0) {
+        return (struct wf_event){.ring = (struct wf_uring *)((char *)from->data.ptr - 1)};
+    }
     if ((from->events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
         event.sides |= 1u << WF_SIDE_READ;
     }

@@ -389,7 +389,7 @@ static int close_entry(struct wf_entry *entry, bool is_kept)
         next = state == 0
                    ? WF_ENTRY_ENDING
                    : (state | WF_ENTRY_CLOSING | (is_kept ? WF_ENTRY_KEPT : 0)) + WF_ENTRY_USER;
-    } while (!wf_cas_acq_rel(&entry->state, &state, next)); /* (I1) */
+    } while (!wf_cas_acquire(&entry->state, &state, next)); /* (I1) */
     if (next == WF_ENTRY_ENDING) {
         return end(entry, is_kept);
     }

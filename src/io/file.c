@@ -63,6 +63,7 @@ intptr_t wf_call_blocking(weft_fn fn, void *arg)
 
 struct file_call {
     ssize_t (*call)(const struct file_call *file);
+    enum wf_ring_what what; /* the same for a ring; not of open */
     union {
         const char *path;
         void *buffer;
@@ -105,6 +106,23 @@ static ssize_t call_fdatasync(const struct file_call *file)
     return wf_sys_fdatasync(file->fd);
 }
 
+/* [inside]  By the kernel, or on a thread that may block.  A ring would read from whatever has no
+ * places where it stands, and a negative one it would take for that; so it gets files only. */
+static ssize_t call_slowly(struct wf_use *use, struct file_call *file)
+{
+    ssize_t result;
+    enum wf_fd_kind kind;
+    const struct wf_ring_call call = {.what = file->what,
+                                      .fd = file->fd,
+                                      .buffer = file->buffer,
+                                      .size = file->size,
+                                      .offset = file->offset};
+    return wf_has_rings(use) && wf_use_classify(use, &kind) == 0 && kind == WF_FD_FILE &&
+                   file->offset >= 0 && wf_ring_call(use, &call, &result)
+               ? result
+               : wf_call_blocking(run_call, file);
+}
+
 /* [any]  What is in the cache is had at once. */
 static ssize_t use_file(struct file_call *file)
 {
@@ -121,7 +139,7 @@ static ssize_t use_file(struct file_call *file)
     if (rc >= 0) {
         wf_spend(use.self);
     } else {
-        rc = wf_call_blocking(run_call, file);
+        rc = call_slowly(&use, file);
     }
     wf_use_end(&use);
     return rc;
@@ -135,27 +153,35 @@ int weft_open(const char *path, int flags, mode_t mode)
 
 ssize_t weft_pread(int fd, void *buffer, size_t size, int64_t offset)
 {
-    struct file_call file = {
-        .call = call_pread, .buffer = buffer, .size = size, .offset = offset, .fd = fd};
+    struct file_call file = {.call = call_pread,
+                             .what = WF_RING_READ,
+                             .buffer = buffer,
+                             .size = size,
+                             .offset = offset,
+                             .fd = fd};
     return use_file(&file);
 }
 
 ssize_t weft_pwrite(int fd, const void *bytes, size_t size, int64_t offset)
 {
-    struct file_call file = {
-        .call = call_pwrite, .bytes = bytes, .size = size, .offset = offset, .fd = fd};
+    struct file_call file = {.call = call_pwrite,
+                             .what = WF_RING_WRITE,
+                             .bytes = bytes,
+                             .size = size,
+                             .offset = offset,
+                             .fd = fd};
     return use_file(&file);
 }
 
 int weft_fsync(int fd)
 {
-    struct file_call file = {.call = call_fsync, .fd = fd};
+    struct file_call file = {.call = call_fsync, .what = WF_RING_FSYNC, .fd = fd};
     return (int)use_file(&file);
 }
 
 int weft_fdatasync(int fd)
 {
-    struct file_call file = {.call = call_fdatasync, .fd = fd};
+    struct file_call file = {.call = call_fdatasync, .what = WF_RING_FDATASYNC, .fd = fd};
     return (int)use_file(&file);
 }
 

@@ -17,11 +17,13 @@
  * Who synchronises with whom (the letters are the labels in the code):
  *
  *   edge  from                           to                            carries
- *   I1    leave: sub; fd.c close: CAS    the last one's CAS            every use before the close
+ *   I1    leave: sub                     the last one's CAS            every use before the close
  *   I2    fd.c renew: sub                enter: add                    that the entry is as new
  *   I3    table.c grow: CAS              entry: load                   the page of entries
  *   I4    fd.c happened: store news      news: load                    what the kernel had by then
  *   I5    resolve.c lookup_put: sub      the last one's sub            every use of a lookup
+ *   U1    uring.c complete: store        its task: load                what the kernel has told
+ *   U2    uring.c begin: store           gather: load                  the call, through the kernel
  */
 #ifndef WF_IO_IO_H
 #define WF_IO_IO_H
@@ -168,6 +170,77 @@ bool wf_signals_are_pending(const sigset_t *set);
  * no thread, here.  -ECANCELED, -ETIMEDOUT: it has not begun. */
 intptr_t wf_call_blocking(weft_fn fn, void *arg);
 
+/* ---- calls by io_uring --------------------------------------------------------------------- */
+
+enum wf_ring_what {
+    WF_RING_READ,
+    WF_RING_WRITE,
+    WF_RING_READV,
+    WF_RING_WRITEV,
+    WF_RING_FSYNC,
+    WF_RING_FDATASYNC,
+};
+
+/* A call that the kernel can make while we do something else. */
+struct wf_ring_call {
+    enum wf_ring_what what;
+    int fd;
+    union {
+        void *buffer;
+        const void *bytes;
+        const struct iovec *parts;
+    };
+    size_t size;    /* in bytes, or of parts */
+    int64_t offset; /* -1: where the file stands */
+};
+
+struct wf_poller;
+struct wf_uring;
+
+#ifdef WF_URING
+/* uring.c  [inside]  Waits for its result.  False: it was not made, and has to be in another way.
+ * -ECANCELED, -ETIMEDOUT: it has moved nothing. */
+bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *result);
+/* uring.c  [worker, control thread]  Wakes tasks whose calls the kernel has made. */
+void wf_uring_gather(struct wf_uring *uring);
+/* uring.c  [task]  -ENOSYS, -ENOMEM: the kernel refuses; what there is goes with wf_uring_close. */
+int wf_uring_open(struct wf_poller *poller, weft_runtime *runtime);
+/* uring.c  [closer] */
+void wf_uring_close(struct wf_poller *poller);
+#else
+static inline bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call,
+                                ssize_t *result)
+{
+    (void)use;
+    (void)call;
+    (void)result;
+    return false;
+}
+
+static inline void wf_uring_gather(struct wf_uring *uring)
+{
+    (void)uring;
+}
+
+static inline int wf_uring_open(struct wf_poller *poller, weft_runtime *runtime)
+{
+    (void)poller;
+    (void)runtime;
+    return 0;
+}
+
+static inline void wf_uring_close(struct wf_poller *poller)
+{
+    (void)poller;
+}
+#endif
+
+/* What epoll keeps for a ring, in place of an entry: an odd address. */
+static inline void *wf_event_data_of(struct wf_uring *uring)
+{
+    return (char *)uring + 1;
+}
+
 /* ---- connections --------------------------------------------------------------------------- */
 
 /* listen.c  [any]  The kind of a socket, by what it was opened with. */
@@ -196,7 +269,8 @@ void wf_table_visit(void (*visit)(struct wf_entry *entry, void *context), void *
 
 /* What the kernel told, before anybody was woken. */
 struct wf_event {
-    struct wf_entry *entry; /* NULL: a call */
+    struct wf_entry *entry; /* NULL: a call, or a ring */
+    struct wf_uring *ring;  /* that has something to tell; or NULL */
     uint8_t sides;          /* bits by enum wf_side */
     bool is_hung_up;
 };
@@ -223,9 +297,18 @@ struct wf_poller {
     const struct wf_backend *backend; /* [const] */
     int fd;                           /* [const]  of the backend */
     int call_fd;                      /* [const]  an eventfd */
+    unsigned ring_count;              /* [const]  see uring.c; so for the next one */
+    struct wf_uring **rings;          /* [owner, by its index]  NULL: none, or not yet */
     int caught_count;                 /* [watcher] */
     struct wf_event caught[WF_POLLER_EVENTS];
 };
+
+/* [any]  Whether a call by io_uring is worth a try. */
+static inline bool wf_has_rings(const struct wf_use *use)
+{
+    /* relaxed: a hint */
+    return use->poller != NULL && wf_load_relaxed(&use->poller->driver.io) == WEFT_IO_URING;
+}
 
 /* poller.c  [task]  That of the runtime; opened when first asked for.  -ENOMEM, -EMFILE, ... */
 int wf_poller_of(weft_runtime *runtime, struct wf_poller **out);

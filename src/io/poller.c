@@ -22,7 +22,9 @@ static bool tell(const struct wf_event *events, int count)
 {
     bool is_called = false;
     for (int i = 0; i < count; i++) {
-        if (events[i].entry != NULL) {
+        if (events[i].ring != NULL) {
+            wf_uring_gather(events[i].ring);
+        } else if (events[i].entry != NULL) {
             wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up);
         } else {
             is_called = true;
@@ -74,11 +76,21 @@ static void end(struct wf_driver *driver)
 {
     struct wf_poller *poller = of_driver(driver);
     wf_entries_leave(poller);
+    wf_uring_close(poller);
     poller->backend->close(poller);
     wf_free(poller);
 }
 
-static int open_poller(struct wf_poller **out)
+/* [task]  A kernel that refuses io_uring does it all by epoll. */
+static void open_rings(struct wf_poller *poller, weft_runtime *runtime)
+{
+    const bool is_wanted = runtime->options.io == WEFT_IO_URING;
+    if (is_wanted && wf_uring_open(poller, runtime) != 0) {
+        WF_REACHED("poller.no_rings");
+    }
+}
+
+static int open_poller(weft_runtime *runtime, struct wf_poller **out)
 {
     struct wf_poller *poller = wf_alloc_zeroed(1, sizeof(*poller));
     if (poller == NULL) {
@@ -93,6 +105,7 @@ static int open_poller(struct wf_poller **out)
         wf_free(poller);
         return rc;
     }
+    open_rings(poller, runtime);
     *out = poller;
     return 0;
 }
@@ -101,7 +114,7 @@ static int open_poller(struct wf_poller **out)
 static __attribute__((noinline)) int attach(weft_runtime *runtime, struct wf_poller **out)
 {
     struct wf_poller *poller;
-    int rc = open_poller(&poller);
+    int rc = open_poller(runtime, &poller);
     if (rc != 0) {
         return rc;
     }

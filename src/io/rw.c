@@ -61,6 +61,8 @@ static ssize_t attempt(struct wf_use *use, const struct transfer *transfer, uint
 
 static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
 static ssize_t call_readv(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+static ssize_t call_write(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+static ssize_t call_writev(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
 
 /* A call on a regular file, for a thread that may block. */
 struct file_call {
@@ -74,10 +76,30 @@ static intptr_t run_file_call(void *arg)
     return call->transfer->call(call->fd, call->transfer, WF_FD_FILE);
 }
 
-/* [inside, task]  What is in the cache is had at once. */
-static ssize_t move_file(const struct wf_use *use, const struct transfer *transfer)
+/* [inside, task]  By the kernel, or on a thread that may block. */
+static ssize_t move_file_slowly(struct wf_use *use, const struct transfer *transfer)
 {
-    struct file_call call = {transfer, use->fd};
+    struct file_call file = {transfer, use->fd};
+    const bool is_vector = transfer->call == call_readv || transfer->call == call_writev;
+    const bool is_read = transfer->side == WF_SIDE_READ;
+    const struct wf_ring_call call = {
+        .what = is_vector ? (is_read ? WF_RING_READV : WF_RING_WRITEV)
+                          : (is_read ? WF_RING_READ : WF_RING_WRITE),
+        .fd = use->fd,
+        .parts = transfer->parts,
+        .size = is_vector ? (size_t)transfer->count : transfer->size,
+        .offset = -1,
+    };
+    const bool is_known = is_vector ? transfer->count >= 0 && transfer->count <= IOV_MAX
+                                    : transfer->call == call_read || transfer->call == call_write;
+    ssize_t result;
+    return is_known && wf_ring_call(use, &call, &result) ? result
+                                                         : wf_call_blocking(run_file_call, &file);
+}
+
+/* [inside, task]  What is in the cache is had at once. */
+static ssize_t move_file(struct wf_use *use, const struct transfer *transfer)
+{
     ssize_t got = -EAGAIN;
     if (transfer->call == call_read) {
         const struct iovec whole = {.iov_base = transfer->buffer, .iov_len = transfer->size};
@@ -86,7 +108,7 @@ static ssize_t move_file(const struct wf_use *use, const struct transfer *transf
         got = wf_sys_read_cached(use->fd, transfer->parts, transfer->count, -1);
     }
     if (got < 0) {
-        return wf_call_blocking(run_file_call, &call);
+        return move_file_slowly(use, transfer);
     }
     wf_spend(use->self);
     return got;

@@ -281,7 +281,7 @@ static intptr_t feed_two_in_a_row(void *arg)
     CHECK_EQ(end_of(second).code, 0);
     CHECK_EQ(weft_child_close(first), 0);
     CHECK_EQ(weft_child_close(second), 0);
-    CHECK(open_count() <= before + 2); /* the poller */
+    CHECK(open_count() <= before + of_poller());
     return 0;
 }
 
@@ -569,7 +569,7 @@ static intptr_t raise_with_fault(void *arg)
     CHECK(is_hit(faults, "waitid") || !has_children());
     while (waitpid(-1, NULL, 0) > 0) { /* what was made to be lost */
     }
-    CHECK(open_count() <= before + 2); /* the poller */
+    CHECK(open_count() <= before + of_poller());
     faults_refused(faults, refused);
     return 0;
 }

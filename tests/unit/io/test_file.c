@@ -300,6 +300,7 @@ static void a_file_waits_for_its_thread_and_keeps_no_worker(void)
     enter_folder();
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         tour.options.blocking_max = 1;
+        tour.options.io = WEFT_IO_EPOLL; /* else there is no thread to wait for */
         CHECK_EQ(weft_run(wait_for_a_thread, NULL, &tour.options), 0);
     }
     leave_folder();

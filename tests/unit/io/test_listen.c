@@ -100,7 +100,7 @@ static intptr_t listen_everywhere(void *arg)
         connect_to(fd);
         CHECK_EQ(weft_close(fd), 0);
     }
-    CHECK(open_count() <= before + 2); /* the poller and its call */
+    CHECK(open_count() <= before + of_poller());
     folder_done(&folder);
     return 0;
 }
