@@ -129,8 +129,9 @@ def start_all(options, folder):
 
 def measure(server, path, seconds, script):
     before = cpu_ns(server.process.pid)
-    end = subprocess.run(["wrk", f"-c{CONNECTIONS}", "-t1", f"-d{seconds}", "-s", script,
-                          server.url + path], capture_output=True, text=True, check=True,
+    end = subprocess.run(["wrk", f"-c{CONNECTIONS}", "-t1", f"-d{seconds}", "--timeout", "60s",
+                          "-s", script, server.url + path],
+                         capture_output=True, text=True, check=True,
                          preexec_fn=shield(max(os.sched_getaffinity(0))))
     spent = cpu_ns(server.process.pid) - before
     words = end.stdout.rsplit("\nreport ", 1)[1].split()

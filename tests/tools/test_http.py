@@ -201,8 +201,9 @@ class Programs(HttpCase):
         for workers in (1, 5):
             self.start(workers=workers)
             for path in ("hello", "sub/a%20b.txt"):
-                end = subprocess.run(["wrk", "-c32", "-t1", "-d1", self.url + path],
-                                     timeout=TIMEOUT, capture_output=True, text=True, check=False)
+                end = subprocess.run(["wrk", "-c32", "-t1", "-d1", "--timeout", "60s",
+                                      self.url + path], timeout=2 * TIMEOUT,
+                                     capture_output=True, text=True, check=False)
                 self.assertEqual(end.returncode, 0, end.stderr)
                 self.assertRegex(end.stdout, r"\n +[1-9]\d* requests in ")
                 self.assertNotRegex(end.stdout, "Non-2xx|Socket errors")
