@@ -243,7 +243,7 @@ esac"""
         self.assertRegex(lines[-1], "^model: ok, 6 searches: 6 exhausted, 0 fail as they must; "
                                     "42 runs, 700 a second; 6 mutants: 6 killed, 0 crashed, "
                                     "0 equivalent; 2 of 2 faults found; [0-9]+ s$")
-        with open(os.path.join(self.root, "build/mutants.out"), encoding="utf-8") as log:
+        with open(os.path.join(self.root, "build/mutants.model_ring.out"), encoding="utf-8") as log:
             self.assertIn("  killed: x  (in a, view)\n", log.read())
 
     def test_a_row_that_is_wrong(self):
