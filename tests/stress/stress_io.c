@@ -93,14 +93,16 @@ static int write_bytes(int fd, uint64_t ticket, uint32_t from, uint32_t to)
     return rc;
 }
 
-/* Reads and checks up to `size` bytes: how many came before the end, or an error. */
-static uint32_t read_bytes(int fd, const struct request *request, unsigned char turned)
+/* Reads and checks up to `size` bytes: how many came before the end, or before the error *why. */
+static uint32_t read_bytes(int fd, const struct request *request, unsigned char turned, int *why)
 {
     unsigned char bytes[PIECE];
     uint32_t at = 0;
+    *why = 0;
     while (at < request->size) {
         const ssize_t got = weft_read(fd, bytes, piece_of(request->size - at));
         if (got <= 0) {
+            *why = (int)got;
             break;
         }
         check_bytes(bytes, (size_t)got, request->ticket, at, turned);
@@ -144,7 +146,8 @@ static bool serve_echo(int fd, const struct request *request)
 static bool serve_sink(struct fair *fair, int fd, const struct request *request)
 {
     const bool is_told = weft_shutdown(fd, SHUT_WR) == 0;
-    const uint32_t got = read_bytes(fd, request, 0);
+    int why;
+    const uint32_t got = read_bytes(fd, request, 0, &why);
     if (request->kind == KIND_SINK) {
         (void)wf_fetch_add_relaxed(&fair->sunk, got); /* relaxed: a number */
     }
@@ -168,9 +171,11 @@ static intptr_t serve(void *arg)
 {
     const struct guest *guest = arg;
     const int fd = guest->fd;
-    struct request request;
+    struct request request = {.kind = KIND_RESET};
     bool is_whole = false;
-    if (weft_read_full(fd, &request, sizeof(request)) == sizeof(request)) {
+    const ssize_t got = weft_read_full(fd, &request, sizeof(request));
+    CHECK(got >= 0 || got == -ECONNRESET);
+    if (got == sizeof(request)) {
         switch ((enum kind)request.kind) {
         case KIND_ECHO:
         case KIND_TRIO:
@@ -191,6 +196,7 @@ static intptr_t serve(void *arg)
     if (is_whole) {
         read_to_the_end(fd);
     } else {
+        CHECK(request.kind == KIND_TRIO || request.kind == KIND_RESET); /* as it was told at last */
         raise_by_one(&guest->fair->cut);
     }
     CHECK_EQ(weft_close(fd), 0);
@@ -233,11 +239,22 @@ static void expect_end(int fd)
     CHECK_EQ(weft_read(fd, &rest, 1), 0);
 }
 
+/* All of them, and then the end. */
+static void expect_bytes(int fd, const struct request *request, unsigned char turned)
+{
+    int why;
+    const uint32_t got = read_bytes(fd, request, turned, &why);
+    if (got != request->size) {
+        tap_fail(__FILE__, __LINE__, "ticket %ju, kind %u: %u of %u bytes, then %d",
+                 (uintmax_t)request->ticket, request->kind, got, request->size, why);
+    }
+    expect_end(fd);
+}
+
 static void ask_and_check(int fd, const struct request *request)
 {
     CHECK_EQ(write_bytes(fd, request->ticket, 0, request->size), 0);
-    CHECK_EQ(read_bytes(fd, request, 255), request->size);
-    expect_end(fd);
+    expect_bytes(fd, request, 255);
     close_by_reset(fd);
 }
 
@@ -283,8 +300,7 @@ static void be_interrupted(int fd, const struct request *request, struct wf_rand
     }
     CHECK_EQ(weft_await(reader), is_cancelled ? -ECANCELED : -ETIMEDOUT);
     CHECK_EQ(weft_write_all(fd, "g", 1), 0);
-    CHECK_EQ(read_bytes(fd, request, 0), request->size);
-    expect_end(fd);
+    expect_bytes(fd, request, 0);
     close_by_reset(fd);
 }
 

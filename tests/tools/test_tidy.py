@@ -7,6 +7,8 @@ Method: a small tree without a breach is written to a temporary folder; each cas
         the tool on the tree it lives in.
 """
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -346,6 +348,24 @@ class Program(unittest.TestCase):
         run = subprocess.run([os.path.join(ROOT, "tests", "model", "faults.py"), "--texts"],
                              capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 0, run.stdout)
+
+
+class Parts(unittest.TestCase):
+    """The tree itself: what may be read alone stays apart."""
+
+    @staticmethod
+    def files_with(pattern):
+        folder = pathlib.Path(__file__).resolve().parents[2] / "src" / "sched"
+        return sorted(path.name for path in folder.glob("*.[ch]")
+                      if re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE))
+
+    # S1.3: what starts the reactor, its loop, and the states of tasks
+    def test_the_reactor_its_start_and_the_states_are_apart(self):
+        self.assertEqual(self.files_with(r"\bwf_reactor_new\(runtime\)"), ["runtime.c"])
+        self.assertEqual(self.files_with(r"^struct wf_reactor \{"), ["reactor.c"])
+        self.assertEqual(self.files_with(r"\bcontrol_main\b"), ["reactor.c"])
+        self.assertEqual(self.files_with(r"^bool wf_state_park\([^;{]*\)\n\{"), ["state.c"])
+        self.assertNotIn("state.c", self.files_with(r"\bwf_reactor|\bwf_policy|->policy\b"))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ static void a_task_begins_active_with_its_references(void)
     CHECK_EQ(view.references, 2);
 }
 
-/* S4.37, behaviour 10 */
+/* S4.37, S1.20, behaviour 10: to suspend is a step from active to idle, which a wake in between
+ * forbids, and of no other state */
 static void a_wake_while_active_is_taken_by_the_next_park(void)
 {
     struct wf_state state;

@@ -7,7 +7,6 @@
  *         without a timeout, and hands out no more than it has workers.
  */
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,77 +14,7 @@
 #include "aids.h"
 #include "sched/sched.h"
 #include "sched_aids.h"
-
-/* ---- reading a trace ----------------------------------------------------------------------- */
-
-enum { NAME_SIZE = 16, EVENTS = 4096 };
-
-struct event {
-    char name[NAME_SIZE];
-    uint64_t task_id;
-    uint64_t arg;
-};
-
-struct story {
-    struct event *events;
-    size_t count;
-    size_t max;
-};
-
-static void story_add(struct story *story, const char *line)
-{
-    char time[NAME_SIZE];
-    char worker[NAME_SIZE];
-    struct event event;
-    CHECK_EQ(sscanf(line, "%15s %15s %15s %" SCNu64 " %" SCNu64, time, worker, event.name,
-                    &event.task_id, &event.arg),
-             5);
-    if (story->count == story->max) {
-        story->max = story->max != 0 ? 2 * story->max : 1024;
-        story->events = realloc(story->events, story->max * sizeof(story->events[0]));
-        CHECK(story->events != NULL);
-    }
-    story->events[story->count++] = event;
-}
-
-/* Stops the trace and reads it; the caller frees the events. */
-static struct story story_of(weft_runtime *runtime)
-{
-    struct story story = {.count = 0};
-    char line[128];
-    FILE *file = tmpfile();
-    CHECK(file != NULL);
-    CHECK_EQ(weft_trace_stop(runtime, fileno(file)), 0);
-    CHECK_EQ(fseek(file, 0, SEEK_SET), 0);
-    while (fgets(line, sizeof(line), file) != NULL) {
-        story_add(&story, line);
-    }
-    CHECK_EQ(fclose(file), 0);
-    return story;
-}
-
-static bool is_event(const struct event *event, const char *name, uint64_t task_id)
-{
-    return strcmp(event->name, name) == 0 && event->task_id == task_id;
-}
-
-/* The place of the next such event; it must be there. */
-static size_t find_event(const struct story *story, size_t from, const char *name, uint64_t task_id)
-{
-    for (size_t i = from; i < story->count; i++) {
-        if (is_event(&story->events[i], name, task_id)) {
-            return i;
-        }
-    }
-    tap_fail(__FILE__, __LINE__, "no %s of task %ju in the trace", name, (uintmax_t)task_id);
-}
-
-static void wait_until_done(weft_runtime *runtime)
-{
-    while (stats_of(runtime).live > 0) {
-        (void)sched_yield();
-    }
-}
+#include "story_aids.h"
 
 /* ---- the life of a task -------------------------------------------------------------------- */
 
@@ -231,17 +160,6 @@ static intptr_t run_some(void *arg)
     return weft_await_all(tasks, TASKS, NULL);
 }
 
-static weft_runtime *open_reactor(unsigned workers, uint32_t trace_events)
-{
-    weft_runtime *runtime = NULL;
-    const struct setting setting = {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, workers};
-    weft_options options = options_of(&setting);
-    options.trace_events = trace_events;
-    tap_doing("%u workers", workers);
-    CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
-    return runtime;
-}
-
 /* Step follows step, from whichever it begins with; gives how often all were gone through. */
 static unsigned check_steps(const struct story *story)
 {
@@ -259,21 +177,7 @@ static unsigned check_steps(const struct story *story)
     return rounds;
 }
 
-/* Between the push and the worker that finds it the inbox was drained, perhaps by a sixth step that
- * had begun already; then come the seventh and the eighth, in which it is handed out. */
-static void check_way(const struct story *story, uint64_t task_id)
-{
-    size_t at = find_event(story, 0, "queue", task_id);
-    const size_t found = find_event(story, at, "find", task_id);
-    for (const uint64_t *step = (const uint64_t[]){7, 8, 0}; *step != 0; step++) {
-        while (!(is_event(&story->events[at], "step", 0) && story->events[at].arg == *step)) {
-            at++;
-            CHECK(at < found);
-        }
-    }
-}
-
-/* behaviour 61, part of S1.5-S1.13 */
+/* behaviour 61, part of S1.5-S1.13: what is taken in each of them is in test_reactor.c */
 static void the_nine_steps_of_the_reactor_are_taken_in_order(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
@@ -285,19 +189,9 @@ static void the_nine_steps_of_the_reactor_are_taken_in_order(void)
         struct story story = story_of(runtime);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
         CHECK(check_steps(&story) >= 2);
-        check_way(&story, task_id);
+        check_way(&story, 0, task_id);
         free(story.events);
     }
-}
-
-/* The step in which the event was, of those that the control thread takes. */
-static uint64_t step_of(const struct story *story, const char *name, uint64_t task_id)
-{
-    uint64_t step = 0;
-    for (size_t i = find_event(story, 0, name, task_id) + 1; i > 0 && step == 0; i--) {
-        step = is_event(&story->events[i - 1], "step", 0) ? story->events[i - 1].arg : 0;
-    }
-    return step;
 }
 
 static intptr_t call_a_function(void *arg)
@@ -305,7 +199,7 @@ static intptr_t call_a_function(void *arg)
     return weft_blocking(echo, arg);
 }
 
-/* S1.4, S1.6, part of S1.7 */
+/* S1.4, S1.6, S1.7: for I/O see test_reactor.c */
 static void blocking_work_goes_through_steps_two_and_three(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
@@ -354,7 +248,7 @@ static intptr_t suspend_late(void *arg)
     return completion->plain;
 }
 
-/* behaviour 62, part of S1.20: under the reactor, and under the other policy as well */
+/* behaviour 62, S1.20: under the reactor, and under the other policy as well */
 static void a_completion_before_the_suspension_is_not_lost(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {

@@ -6,6 +6,7 @@
  *         and foreign threads in every wait.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "sync/sync.h"
 #include "sync_aids.h"
@@ -556,6 +557,7 @@ struct reasons {
     weft_chan *full;
     weft_chan *empty;
     weft_task *other;
+    int fds[2]; /* of a pipe */
 };
 
 static intptr_t wait_for_task(void *arg)
@@ -586,6 +588,12 @@ static intptr_t wait_for_item(void *arg)
     return weft_recv(((struct reasons *)arg)->empty, &item);
 }
 
+static intptr_t wait_for_byte(void *arg)
+{
+    char byte;
+    return weft_read(((struct reasons *)arg)->fds[0], &byte, 1);
+}
+
 static intptr_t wait_for_all_reasons(void *arg)
 {
     (void)arg;
@@ -594,14 +602,18 @@ static intptr_t wait_for_all_reasons(void *arg)
         enum weft_wait wait;
         const char *name;
     } kinds[] = {
-        {wait_for_time, WEFT_WAIT_TIME, "time"},       {wait_for_task, WEFT_WAIT_TASK, "task"},
-        {wait_for_mutex, WEFT_WAIT_MUTEX, "mutex"},    {wait_for_room, WEFT_WAIT_SEND, "send"},
+        {wait_for_time, WEFT_WAIT_TIME, "time"},
+        {wait_for_task, WEFT_WAIT_TASK, "task"},
+        {wait_for_mutex, WEFT_WAIT_MUTEX, "mutex"},
+        {wait_for_room, WEFT_WAIT_SEND, "send"},
         {wait_for_item, WEFT_WAIT_RECEIVE, "receive"},
+        {wait_for_byte, WEFT_WAIT_READABLE, "readable fd"},
     };
     enum { COUNT = sizeof(kinds) / sizeof(kinds[0]) };
     struct reasons reasons = {.other = NULL};
     weft_task *tasks[COUNT];
     const int item = 0;
+    CHECK_EQ(pipe(reasons.fds), 0);
     CHECK_EQ(weft_mutex_lock(&reasons.mutex), 0);
     CHECK_EQ(weft_chan_open(&reasons.full, sizeof(int), 1), 0);
     CHECK_EQ(weft_chan_open(&reasons.empty, sizeof(int), 1), 0);
@@ -612,8 +624,9 @@ static intptr_t wait_for_all_reasons(void *arg)
             reasons.other = tasks[0]; /* before anybody reads it */
         }
         wait_for_state(tasks[i], WEFT_BLOCKED);
-        const void *const objects[COUNT] = {NULL, reasons.other, &reasons.mutex, reasons.full,
-                                            reasons.empty};
+        const void *const objects[COUNT] = {NULL,           reasons.other,
+                                            &reasons.mutex, reasons.full,
+                                            reasons.empty,  (const void *)(intptr_t)reasons.fds[0]};
         CHECK_EQ(info_of(tasks[i]).wait, kinds[i].wait);
         CHECK(info_of(tasks[i]).wait_object == objects[i] || i == 0);
         CHECK_STR(weft_wait_name(kinds[i].wait), kinds[i].name);
@@ -625,10 +638,12 @@ static intptr_t wait_for_all_reasons(void *arg)
     CHECK_EQ(weft_mutex_unlock(&reasons.mutex), 0);
     weft_chan_drop(reasons.full);
     weft_chan_drop(reasons.empty);
+    CHECK_EQ(weft_close(reasons.fds[0]), 0);
+    CHECK_EQ(weft_close(reasons.fds[1]), 0);
     return 0;
 }
 
-/* S0.9; part of S1.14: all but I/O */
+/* S0.9, S1.14 */
 static void every_wait_says_what_it_is_for(void)
 {
     run_under(EVERYWHERE, wait_for_all_reasons);
