@@ -18,7 +18,8 @@ grep -rn 'WF_REACHED("' src | grep -v '^[^:]*:[0-9]*:[[:space:]]*[/*]' |
         BEGIN { while ((getline name < reached) > 0) tests[name]++ }
         {
             marks++
-            if (!tests[$1]) missing++
+            # A kernel that has no io_uring, or does not allow it, shows nothing of src/io/uring.c.
+            if (!tests[$1] && (tests["uring.opened"] || $1 !~ /^uring\./)) missing++
             text = text sprintf("# %5d  %s  %s\n", tests[$1], $1, $2)
         }
         END {

@@ -34,7 +34,7 @@ static inline size_t of_poller(void)
 {
     const char *io = getenv("WEFT_IO"); /* NOLINT(concurrency-mt-unsafe): nobody changes it */
     const bool has_rings = io != NULL && strcmp(io, "uring") == 0; /* used or not */
-    return 2 + (has_rings ? stats_of(weft_runtime_self()).seats : 0);
+    return 2 + (has_rings ? 2 * stats_of(weft_runtime_self()).seats : 0);
 }
 
 static inline int listening(const char *text)

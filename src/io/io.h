@@ -23,6 +23,7 @@
  *   I4    fd.c happened: store news      news: load                    what the kernel had by then
  *   I5    resolve.c lookup_put: sub      the last one's sub            every use of a lookup
  *   U1    uring.c complete: store        its task: load                what the kernel has told
+ *   U3    uring.c ring_of: store         relieve: load                 the ring of a spare
  *   U2    uring.c begin: store           gather: load                  the call, through the kernel
  */
 #ifndef WF_IO_IO_H
@@ -179,6 +180,8 @@ enum wf_ring_what {
     WF_RING_WRITEV,
     WF_RING_FSYNC,
     WF_RING_FDATASYNC,
+    WF_RING_RECV, /* of sockets; these two never wait for more than to be given to the kernel */
+    WF_RING_SEND,
 };
 
 /* A call that the kernel can make while we do something else. */
@@ -192,6 +195,7 @@ struct wf_ring_call {
     };
     size_t size;    /* in bytes, or of parts */
     int64_t offset; /* -1: where the file stands */
+    int flags;      /* of a socket */
 };
 
 struct wf_poller;
@@ -201,6 +205,13 @@ struct wf_uring;
 /* uring.c  [inside]  Waits for its result.  False: it was not made, and has to be in another way.
  * -ECANCELED, -ETIMEDOUT: it has moved nothing. */
 bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *result);
+/* uring.c  [task]  Whether others of its worker have calls to make as well: then the kernel is
+ * given them all at once. */
+bool wf_uring_is_worth(const struct wf_use *use);
+/* uring.c  [owner]  Gives the kernel what the worker has for it; wakes tasks. */
+void wf_uring_flush(struct wf_poller *poller, struct wf_worker *worker);
+/* uring.c  [watcher]  Gives the kernel what a worker has for it that has not come to it. */
+void wf_uring_relieve(struct wf_poller *poller);
 /* uring.c  [worker, control thread]  Wakes tasks whose calls the kernel has made. */
 void wf_uring_gather(struct wf_uring *uring);
 /* uring.c  [task]  -ENOSYS, -ENOMEM: the kernel refuses; what there is goes with wf_uring_close. */
@@ -220,6 +231,23 @@ static inline bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *c
 static inline void wf_uring_gather(struct wf_uring *uring)
 {
     (void)uring;
+}
+
+static inline bool wf_uring_is_worth(const struct wf_use *use)
+{
+    (void)use;
+    return false;
+}
+
+static inline void wf_uring_flush(struct wf_poller *poller, struct wf_worker *worker)
+{
+    (void)poller;
+    (void)worker;
+}
+
+static inline void wf_uring_relieve(struct wf_poller *poller)
+{
+    (void)poller;
 }
 
 static inline int wf_uring_open(struct wf_poller *poller, weft_runtime *runtime)
@@ -294,12 +322,12 @@ extern const struct wf_backend wf_backend_epoll;
 
 struct wf_poller {
     struct wf_driver driver;
-    const struct wf_backend *backend; /* [const] */
-    int fd;                           /* [const]  of the backend */
-    int call_fd;                      /* [const]  an eventfd */
-    unsigned ring_count;              /* [const]  see uring.c; so for the next one */
-    struct wf_uring **rings;          /* [owner, by its index]  NULL: none, or not yet */
-    int caught_count;                 /* [watcher] */
+    const struct wf_backend *backend;    /* [const] */
+    int fd;                              /* [const]  of the backend */
+    int call_fd;                         /* [const]  an eventfd */
+    unsigned ring_count;                 /* [const]  see uring.c; so for the next one */
+    WF_ATOMIC(struct wf_uring *) *rings; /* [owner, by its index: write]  NULL: none, or not yet */
+    int caught_count;                    /* [watcher] */
     struct wf_event caught[WF_POLLER_EVENTS];
 };
 

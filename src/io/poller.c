@@ -55,6 +55,12 @@ static void gather(struct wf_driver *driver, struct wf_worker *worker)
     const int count = poller->caught_count;
     poller->caught_count = 0;
     (void)tell(poller->caught, count); /* a call was for the caller, and is heard */
+    wf_uring_relieve(poller);
+}
+
+static void flush(struct wf_driver *driver, struct wf_worker *worker)
+{
+    wf_uring_flush(of_driver(driver), worker);
 }
 
 static void look(struct wf_driver *driver, struct wf_worker *worker)
@@ -84,9 +90,8 @@ static void end(struct wf_driver *driver)
 /* [task]  A kernel that refuses io_uring does it all by epoll. */
 static void open_rings(struct wf_poller *poller, weft_runtime *runtime)
 {
-    const bool is_wanted = runtime->options.io == WEFT_IO_URING;
-    if (is_wanted && wf_uring_open(poller, runtime) != 0) {
-        WF_REACHED("poller.no_rings");
+    if (runtime->options.io == WEFT_IO_URING) {
+        (void)wf_uring_open(poller, runtime); /* else there are none: see driver.io */
     }
 }
 
@@ -96,8 +101,8 @@ static int open_poller(weft_runtime *runtime, struct wf_poller **out)
     if (poller == NULL) {
         return -ENOMEM;
     }
-    poller->driver =
-        (struct wf_driver){.berth = {wait, call}, .gather = gather, .look = look, .free = end};
+    poller->driver = (struct wf_driver){
+        .berth = {wait, call}, .gather = gather, .look = look, .flush = flush, .free = end};
     poller->backend = &wf_backend_epoll;
     wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL); /* relaxed: nobody has it yet */
     int rc = poller->backend->open(poller);

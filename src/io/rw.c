@@ -35,12 +35,48 @@ struct transfer {
     socklen_t to_size;
 };
 
+static bool is_socket(enum wf_fd_kind kind)
+{
+    return kind == WF_FD_TCP || kind == WF_FD_SOCKET;
+}
+
+static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+static ssize_t call_readv(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+static ssize_t call_write(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+static ssize_t call_writev(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+static ssize_t call_recvfrom(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+static ssize_t call_sendto(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
+
 /* [inside]  A terminal blocks: it is asked first whether it would. */
 static int try_terminal(struct wf_use *use, const struct transfer *transfer)
 {
     const short events = transfer->side == WF_SIDE_READ ? POLLIN : POLLOUT;
     const int rc = wf_sys_poll(use->fd, -1, events, 0);
     return rc == 0 ? -EAGAIN : rc < 0 ? rc : 0;
+}
+
+/* [inside]  The system call; or, if others of the worker have some to make too, one for all. */
+static ssize_t call_once(struct wf_use *use, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    const bool is_read =
+        transfer->call == call_read || (transfer->call == call_recvfrom && transfer->from == NULL);
+    const bool is_write =
+        transfer->call == call_write || (transfer->call == call_sendto && transfer->to == NULL);
+    ssize_t moved;
+    if (is_socket(kind) && (is_read || is_write) && (transfer->flags & MSG_DONTWAIT) == 0 &&
+        wf_has_rings(use) && wf_uring_is_worth(use)) {
+        const struct wf_ring_call call = {
+            .what = is_read ? WF_RING_RECV : WF_RING_SEND,
+            .fd = use->fd,
+            .bytes = transfer->bytes,
+            .size = transfer->size,
+            .flags = is_read ? transfer->flags : transfer->flags | MSG_NOSIGNAL,
+        };
+        if (wf_ring_call(use, &call, &moved)) {
+            return moved;
+        }
+    }
+    return transfer->call(use->fd, transfer, kind);
 }
 
 /* [inside]  Once: -EAGAIN, it would block. */
@@ -51,18 +87,13 @@ static ssize_t attempt(struct wf_use *use, const struct transfer *transfer, uint
         return -EAGAIN;
     }
     const int rc = kind == WF_FD_TERMINAL && use->self != NULL ? try_terminal(use, transfer) : 0;
-    const ssize_t moved = rc != 0 ? rc : transfer->call(use->fd, transfer, kind);
+    const ssize_t moved = rc != 0 ? rc : call_once(use, transfer, kind);
     if (moved == -EAGAIN || (kind == WF_FD_TCP && transfer->flags == 0 && moved > 0 &&
                              (size_t)moved < transfer->size)) {
         wf_use_drain(use, transfer->side, news);
     }
     return moved;
 }
-
-static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
-static ssize_t call_readv(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
-static ssize_t call_write(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
-static ssize_t call_writev(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
 
 /* A call on a regular file, for a thread that may block. */
 struct file_call {
@@ -188,11 +219,6 @@ static ssize_t move_all(int fd, struct transfer *transfer)
 }
 
 /* ---- the calls ----------------------------------------------------------------------------- */
-
-static bool is_socket(enum wf_fd_kind kind)
-{
-    return kind == WF_FD_TCP || kind == WF_FD_SOCKET;
-}
 
 static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
 {

@@ -4,8 +4,12 @@
  *
  * News of descriptors come by epoll in any case: a poll of io_uring would hold the file, and who
  * closes the number of a listening socket would leave it open for as long as it takes another
- * thread to hear of it.  A ring is for calls: those on files, which would else take a thread of
- * their own.
+ * thread to hear of it.  A ring is for calls:
+ *
+ *   of files     those that would else take a thread of their own.  Each is given at once.
+ *   of sockets   those that are tried after news, and do not wait.  If a worker has several tasks
+ *                with news, their calls are given together when all have been run: one system call
+ *                in place of many.  A task that is alone makes the call itself.
  *
  * Each worker has a ring; a spare one gets it when it first needs it.  A call is a request in the
  * ring of the worker that its task is on, and stays there wherever the task goes.  The request says
@@ -14,7 +18,7 @@
  * another request.
  *
  * What the kernel has to tell is in memory.  Whoever has given requests looks there at once; else
- * epoll says that there is something, to whoever watches, as of any other descriptor.
+ * it says by an eventfd that there is something, to whoever watches, as of any other descriptor.
  *
  * The kernel reports by the thread that made the request, which it calls into itself for that if
  * need be.  With a thread its requests end: such a call is made again.
@@ -36,6 +40,7 @@ enum {
     REQUESTS = 256,     /* that wait to be given to the kernel */
     COMPLETIONS = 1024, /* that wait for us; what is more the kernel keeps */
     BATCH = 32,         /* taken at once */
+    GIVE = 64,          /* of sockets, given at once */
 };
 /* The most that the kernel moves at once. */
 #define SIZE_MOST ((size_t)0x7ffff000)
@@ -45,6 +50,8 @@ struct wf_uring {
     struct wf_lock lock;      /* of requests */
     struct wf_spin spin;      /* of completions */
     struct io_uring ring;     /* the kernel's side of it is shared */
+    int call_fd;              /* [const]  an eventfd, by which the kernel calls the watcher */
+    unsigned seen;            /* [watcher]  how many requests there ever were, at its last look */
 };
 
 enum { GIVEN = 1, DONE };
@@ -58,6 +65,7 @@ struct op {
     wf_atomic_u32 state; /* (U1), (U2) */
     int result;
     bool is_refused; /* the kernel has not taken it */
+    bool is_socket;
     struct wf_parting parting;
 };
 
@@ -175,6 +183,16 @@ static void gather(struct wf_uring *uring, const struct weft_task *self)
     } while (count == BATCH);
 }
 
+/* [any]  Whether the kernel calls the watcher for what it has to tell.  Not for what it tells to
+ * one who is about to look, but who looks is told only before it says so: it looks again. */
+static void set_calls(struct wf_uring *uring, bool is_on)
+{
+    (void)io_uring_cq_eventfd_toggle(&uring->ring, is_on); /* fails if there is none */
+    if (is_on) {
+        wf_fence_seq_cst(); /* (U4) the kernel's is between what it tells and its look at this */
+    }
+}
+
 void wf_uring_gather(struct wf_uring *uring)
 {
     int rc = 0;
@@ -191,8 +209,9 @@ void wf_uring_gather(struct wf_uring *uring)
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-static void prepare(struct io_uring_sqe *sqe, const struct wf_ring_call *call)
+static void prepare(struct io_uring_sqe *sqe, const struct op *op)
 {
+    const struct wf_ring_call *call = op->call;
     const unsigned size = (unsigned)(call->size < SIZE_MOST ? call->size : SIZE_MOST);
     const uint64_t offset = (uint64_t)call->offset;
     switch (call->what) {
@@ -214,6 +233,12 @@ static void prepare(struct io_uring_sqe *sqe, const struct wf_ring_call *call)
     case WF_RING_FDATASYNC:
         io_uring_prep_fsync(sqe, call->fd, IORING_FSYNC_DATASYNC);
         break;
+    case WF_RING_RECV:
+        io_uring_prep_recv(sqe, call->fd, call->buffer, size, call->flags | MSG_DONTWAIT);
+        break;
+    case WF_RING_SEND:
+        io_uring_prep_send(sqe, call->fd, call->bytes, size, call->flags | MSG_DONTWAIT);
+        break;
     }
 }
 
@@ -221,6 +246,7 @@ static void prepare(struct io_uring_sqe *sqe, const struct wf_ring_call *call)
 static void cancel(struct op *op, const struct weft_task *self)
 {
     struct wf_uring *uring = op->uring;
+    set_calls(uring, false);
     wf_lock_acquire(&uring->lock);
     struct io_uring_sqe *sqe = begin_request(uring);
     if (sqe != NULL) { /* else it comes to its end by itself */
@@ -229,24 +255,88 @@ static void cancel(struct op *op, const struct weft_task *self)
         submit(uring, self);
     }
     wf_lock_release(&uring->lock);
+    set_calls(uring, true);
     gather(uring, self);
 }
 
-/* [the task]  Gives the call to the kernel.  False: there is no room. */
+/* [any]  Requests that wait to be given to the kernel, at a glance. */
+static unsigned owed(const struct wf_uring *uring)
+{
+    const struct io_uring_sq *sq = &uring->ring.sq;
+    return io_uring_smp_load_acquire(sq->ktail) - io_uring_smp_load_acquire(sq->khead);
+}
+
+/* [the task]  Gives the call to the kernel: that of a socket when the worker has nothing else to
+ * do, together with those of others.  False: there is no room. */
 static bool begin(struct op *op)
 {
     struct wf_uring *uring = op->uring;
+    struct wf_worker *worker = wf_worker_self();
+    const bool is_later = op->is_socket && worker->runtime->reactor == NULL;
     wf_lock_acquire(&uring->lock);
     struct io_uring_sqe *sqe = begin_request(uring);
+    const bool is_now = !is_later || sqe == NULL || owed(uring) + 1 >= GIVE;
     if (sqe != NULL) {
-        prepare(sqe, op->call);
+        prepare(sqe, op);
         wf_store_release(&op->state, GIVEN); /* (U2) */
         end_request(uring, sqe, op);
+    }
+    if (is_now) {
+        set_calls(uring, false);
         submit(uring, op->task);
+        set_calls(uring, true);
     }
     wf_lock_release(&uring->lock);
-    gather(uring, op->task);
+    if (is_now) {
+        gather(uring, op->task);
+    }
+    worker->is_owing |= is_later;
     return sqe != NULL;
+}
+
+bool wf_uring_is_worth(const struct wf_use *use)
+{
+    struct wf_worker *worker = wf_worker_self();
+    const weft_runtime *runtime = worker->runtime;
+    /* relaxed: our own */
+    const struct wf_uring *uring = wf_load_relaxed(&use->poller->rings[worker->index]);
+    /* Not where nobody would relieve a worker that has no time for it. */
+    return uring != NULL && runtime->reactor == NULL && !runtime->options.no_steal &&
+           (wf_ring_count(&worker->ring) > 0 || wf_deque_count(&worker->deque) > 0 ||
+            owed(uring) > 0);
+}
+
+void wf_uring_flush(struct wf_poller *poller, struct wf_worker *worker)
+{
+    struct wf_uring *uring = wf_load_relaxed(&poller->rings[worker->index]); /* relaxed: ours */
+    if (owed(uring) > 0) {
+        WF_REACHED("uring.given_together");
+        wf_lock_acquire(&uring->lock);
+        set_calls(uring, false);
+        submit(uring, NULL);
+        set_calls(uring, true);
+        wf_lock_release(&uring->lock);
+    }
+    gather(uring, NULL);
+}
+
+void wf_uring_relieve(struct wf_poller *poller)
+{
+    for (unsigned i = 0; i < poller->ring_count; i++) {
+        struct wf_uring *uring = wf_load_acquire(&poller->rings[i]); /* (U3) */
+        if (uring == NULL) {
+            continue;
+        }
+        const unsigned tail = io_uring_smp_load_acquire(uring->ring.sq.ktail);
+        if (tail == uring->seen && owed(uring) > 0) {
+            WF_REACHED("uring.relieved");
+            wf_lock_acquire(&uring->lock);
+            submit(uring, NULL);
+            wf_lock_release(&uring->lock);
+            gather(uring, NULL);
+        }
+        uring->seen = tail;
+    }
 }
 
 /* [closer]  The task is never resumed, and its frame goes: not before the kernel has done with it.
@@ -264,13 +354,14 @@ static void forget(struct wf_parting *parting)
     wf_entry_leave(op->entry);
 }
 
-/* [the task]  Until the kernel has told its result.  What interrupts it, if it was. */
+/* [the task]  Until the kernel has told its result.  What interrupts it, if it was: not a call on a
+ * socket, which ends as soon as the kernel has it. */
 static int wait(struct op *op)
 {
     struct weft_task *self = op->task;
     int interrupted = 0;
     while (wf_load_acquire(&op->state) != DONE) { /* (U1); ends: as above */
-        if (interrupted == 0) {
+        if (interrupted == 0 && !op->is_socket) {
             interrupted = wf_interrupted(self); /* before the first time too: no wake would come */
             if (interrupted != 0) {
                 cancel(op, self);
@@ -285,12 +376,26 @@ static int wait(struct op *op)
 /* [task]  That of its worker; NULL: there is none. */
 static struct wf_uring *ring_of(struct wf_poller *poller);
 
+/* [the task]  Once.  False: the kernel has not taken it. */
+static bool run(struct op *op, int *interrupted)
+{
+    const struct wf_ring_call *call = op->call;
+    const enum weft_wait kind =
+        call->what == WF_RING_READ || call->what == WF_RING_READV || call->what == WF_RING_RECV
+            ? WEFT_WAIT_READABLE
+            : WEFT_WAIT_WRITABLE;
+    wf_parting_add(op->task, &op->parting);
+    wf_wait_begin(op->task, kind, (const void *)(uintptr_t)(unsigned)call->fd);
+    const bool has_begun = begin(op);
+    *interrupted = has_begun ? wait(op) : 0;
+    wf_wait_end(op->task);
+    wf_parting_remove(op->task, &op->parting);
+    return has_begun && !op->is_refused;
+}
+
 bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *result)
 {
     struct weft_task *self = use->self;
-    const enum weft_wait kind = call->what == WF_RING_READ || call->what == WF_RING_READV
-                                    ? WEFT_WAIT_READABLE
-                                    : WEFT_WAIT_WRITABLE;
     if (self == NULL || self->body == WF_BODY_POLL) {
         return false;
     }
@@ -299,18 +404,14 @@ bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *
                         .entry = use->entry,
                         .uring = ring_of(use->poller),
                         .call = call,
+                        .is_socket = call->what >= WF_RING_RECV,
                         .parting = {.forget = forget}};
-        *result = wf_interrupted(self);
-        if (op.uring == NULL || *result != 0) {
-            return *result != 0;
+        int interrupted = op.is_socket ? 0 : wf_interrupted(self);
+        *result = interrupted;
+        if (op.uring == NULL || interrupted != 0) {
+            return interrupted != 0;
         }
-        wf_parting_add(self, &op.parting);
-        wf_wait_begin(self, kind, (const void *)(uintptr_t)(unsigned)call->fd);
-        const bool has_begun = begin(&op);
-        const int interrupted = has_begun ? wait(&op) : 0;
-        wf_wait_end(self);
-        wf_parting_remove(self, &op.parting);
-        if (!has_begun || op.is_refused) {
+        if (!run(&op, &interrupted)) {
             return false;
         }
         *result = op.result;
@@ -331,7 +432,8 @@ static int open_ring(struct wf_uring *uring)
 {
     const unsigned needed = IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_RW_CUR_POS;
     struct io_uring_params params = {
-        .flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL,
+        .flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL |
+                 IORING_SETUP_COOP_TASKRUN,
         .cq_entries = COMPLETIONS,
     };
     if (WF_FAULT("io_uring_setup")) {
@@ -341,6 +443,27 @@ static int open_ring(struct wf_uring *uring)
     if (rc == 0 && (params.features & needed) != needed) {
         io_uring_queue_exit(&uring->ring);
         rc = -ENOSYS;
+    }
+    return rc;
+}
+
+/* [any]  An eventfd that the kernel adds to when the ring has something to tell, and epoll's news
+ * of it. */
+static int open_call(struct wf_uring *uring)
+{
+    int rc = wf_sys_eventfd();
+    if (rc < 0) {
+        return rc;
+    }
+    uring->call_fd = rc;
+    rc = WF_FAULT("io_uring_register") ? -EPERM
+                                       : io_uring_register_eventfd(&uring->ring, uring->call_fd);
+    if (rc == 0) {
+        rc = wf_sys_epoll_add(uring->poller->fd, uring->call_fd, EPOLLIN | EPOLLET,
+                              wf_event_data_of(uring));
+    }
+    if (rc != 0) {
+        (void)wf_sys_close(uring->call_fd); /* nothing was written */
     }
     return rc;
 }
@@ -358,8 +481,7 @@ static int open_uring(struct wf_poller *poller, struct wf_uring **out)
     if (rc != 0) {
         goto free_it;
     }
-    rc = wf_sys_epoll_add(poller->fd, uring->ring.ring_fd, EPOLLIN | EPOLLET,
-                          wf_event_data_of(uring));
+    rc = open_call(uring);
     if (rc != 0) {
         goto close_it;
     }
@@ -378,36 +500,47 @@ static struct wf_uring *ring_of(struct wf_poller *poller)
     if (wf_load_relaxed(&poller->driver.io) != WEFT_IO_URING) { /* relaxed: a hint */
         return NULL;
     }
-    struct wf_uring **ring = &poller->rings[wf_worker_self()->index];
-    if (*ring == NULL && /* a spare's */ open_uring(poller, ring) != 0) {
-        wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL);
+    const unsigned index = wf_worker_self()->index;
+    struct wf_uring *uring = wf_load_relaxed(&poller->rings[index]); /* relaxed: our own */
+    if (uring == NULL) {
+        WF_REACHED("uring.of_a_spare");
+        if (open_uring(poller, &uring) != 0) {
+            wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL);
+            return NULL;
+        }
+        wf_store_release(&poller->rings[index], uring); /* (U3) */
     }
-    return *ring;
+    return uring;
 }
 
 int wf_uring_open(struct wf_poller *poller, weft_runtime *runtime)
 {
-    poller->ring_count = runtime->seats_max;
     poller->rings = wf_alloc_zeroed(runtime->seats_max, sizeof(poller->rings[0]));
     if (poller->rings == NULL) {
         return -ENOMEM;
     }
+    poller->ring_count = runtime->seats_max;
     for (unsigned i = 0; i < runtime->worker_count; i++) {
-        int rc = open_uring(poller, &poller->rings[i]);
+        struct wf_uring *uring;
+        int rc = open_uring(poller, &uring);
         if (rc != 0) {
             return rc;
         }
+        wf_store_relaxed(&poller->rings[i], uring); /* relaxed: nobody has the poller yet */
     }
+    WF_REACHED("uring.opened"); /* without it the other marks of this file prove nothing */
     wf_store_relaxed(&poller->driver.io, WEFT_IO_URING); /* relaxed: nobody has it yet */
     return 0;
 }
 
 void wf_uring_close(struct wf_poller *poller)
 {
-    for (unsigned i = 0; poller->rings != NULL && i < poller->ring_count; i++) {
-        if (poller->rings[i] != NULL) {
-            io_uring_queue_exit(&poller->rings[i]->ring);
-            wf_free(poller->rings[i]);
+    for (unsigned i = 0; i < poller->ring_count; i++) {
+        struct wf_uring *uring = wf_load_relaxed(&poller->rings[i]); /* relaxed: we are alone */
+        if (uring != NULL) {
+            io_uring_queue_exit(&uring->ring);
+            (void)wf_sys_close(uring->call_fd); /* nothing was written that could be lost */
+            wf_free(uring);
         }
     }
     wf_free(poller->rings);

@@ -43,6 +43,12 @@ void wf_driver_pass(weft_runtime *runtime, struct wf_worker *worker, int64_t now
     driver->look(driver, worker);
 }
 
+void wf_driver_flush(struct wf_worker *worker)
+{
+    struct wf_driver *driver = wf_driver_of(worker->runtime); /* it is there: it set the mark */
+    driver->flush(driver, worker);
+}
+
 void wf_driver_done(weft_runtime *runtime)
 {
     struct wf_driver *driver = wf_driver_of(runtime);

@@ -24,6 +24,9 @@ struct wf_driver {
     void (*gather)(struct wf_driver *driver, struct wf_worker *worker);
     /* [worker, control thread]  The same for what is there now, without waiting. */
     void (*look)(struct wf_driver *driver, struct wf_worker *worker);
+    /* [owner]  Has something been left to be done when the worker has nothing else to do?  Called
+     * only if its `is_owing` says so, and may make tasks ready.  NULL: nothing ever is. */
+    void (*flush)(struct wf_driver *driver, struct wf_worker *worker);
     /* [closer]  No thread of the runtime and no stranger is left: frees it. */
     void (*free)(struct wf_driver *driver);
     WF_ATOMIC(int) io;            /* [any: write]  enum weft_io: what it is by now */
@@ -36,6 +39,8 @@ bool wf_driver_attach(weft_runtime *runtime, struct wf_driver *driver);
 struct wf_driver *wf_driver_of(const weft_runtime *runtime);
 /* [worker, control thread]  Looks, if nobody did for a while and nobody sleeps there. */
 void wf_driver_pass(weft_runtime *runtime, struct wf_worker *worker, int64_t now_ns);
+/* [owner of `worker`, which owes]  Does what the driver has left to be done. */
+void wf_driver_flush(struct wf_worker *worker);
 /* [closer] */
 void wf_driver_done(weft_runtime *runtime);
 /* [any]  Wakes a thread of the runtime, wherever it sleeps. */

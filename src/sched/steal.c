@@ -343,6 +343,10 @@ static bool is_turn_of_global(struct wf_worker *worker)
     worker->now_ns = now;
     wf_timers_look(worker->runtime, worker, now);
     wf_driver_pass(worker->runtime, worker, now);
+    if (__builtin_expect(worker->is_owing, 0) && now - worker->flushed_ns >= WF_DRIVER_LOOK_NS) {
+        worker->flushed_ns = now;
+        wf_driver_flush(worker); /* there may always be another task that is ready */
+    }
     if (worker->is_lone && !wf_is_alone(worker)) {
         wf_monitor_be_alone(worker);
     }
@@ -392,6 +396,10 @@ static struct weft_task *take_anything(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     struct weft_task *task = take_local(worker);
+    if (task == NULL && __builtin_expect(worker->is_owing, 0)) {
+        wf_driver_flush(worker);
+        task = take_local(worker);
+    }
     if (task == NULL) {
         task = take_pinned(worker);
     }
@@ -473,6 +481,9 @@ static void retire(struct wf_worker *worker)
         0) {    /* relaxed: who closes has woken it, or will */
         return; /* without a claim: it does not search */
     }
+    if (worker->is_owing) {
+        wf_driver_flush(worker);
+    }
     while ((task = take_local(worker)) != NULL) {
         wf_chain_push(&chain, &task->node);
     }
@@ -507,6 +518,9 @@ static void retire(struct wf_worker *worker)
 void wf_steal_leave_behind(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
+    if (worker->is_owing) {
+        wf_driver_flush(worker);
+    }
     if (runtime->reactor == NULL &&
         (wf_load_relaxed(&worker->slot) != NULL || wf_ring_count(&worker->ring) > 0 ||
          wf_deque_count(&worker->deque) > 0)) {

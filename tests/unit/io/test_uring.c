@@ -9,7 +9,9 @@
 
 #include "fault_aids.h"
 #include "io/io.h"
+#include "marks.h"
 #include "net_aids.h"
+#include "weft/blocking.h"
 
 static void skip_without_rings(void);
 
@@ -230,6 +232,145 @@ static void a_forced_close_waits_for_the_kernel(void)
     }
 }
 
+/* ---- sockets --------------------------------------------------------------------------------- */
+
+enum { PAIRS = 100, ROUNDS = 20 };
+
+static intptr_t echo_all(void *arg)
+{
+    const int fd = *(int *)arg;
+    char text[16];
+    ssize_t got;
+    while ((got = weft_read(fd, text, sizeof(text))) > 0) {
+        CHECK_EQ(weft_write_all(fd, text, (size_t)got), 0);
+    }
+    return got;
+}
+
+/* Sends on all before it waits for any: those who answer have news at once. */
+static intptr_t talk_to_many(void *arg)
+{
+    static struct pair pairs[PAIRS];
+    weft_task *tasks[PAIRS];
+    (void)arg;
+    for (int i = 0; i < PAIRS; i++) {
+        pairs[i] = i % 2 == 0 ? pair_new(SOCK_STREAM) : tcp_pair_new();
+        tasks[i] = go(echo_all, &pairs[i].near);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < PAIRS; i++) {
+            const char text[2] = {(char)i, (char)round};
+            CHECK_EQ(weft_write(pairs[i].far, text, 2), 2);
+        }
+        for (int i = 0; i < PAIRS; i++) {
+            char text[2];
+            CHECK_EQ(weft_read_full(pairs[i].far, text, 2), 2);
+            CHECK_EQ(text[0], (char)i);
+            CHECK_EQ(text[1], (char)round);
+        }
+    }
+    for (int i = 0; i < PAIRS; i++) {
+        CHECK_EQ(weft_close(pairs[i].far), 0);
+        CHECK_EQ(weft_await(tasks[i]), 0);
+        CHECK_EQ(weft_close(pairs[i].near), 0);
+    }
+    return 0;
+}
+
+static void calls_of_many_tasks_are_given_together(void)
+{
+    run_with_rings(talk_to_many);
+    check_reached("uring.given_together");
+}
+
+static intptr_t get_byte(void *arg)
+{
+    char byte = 0;
+    const ssize_t got = weft_read(*(int *)arg, &byte, 1);
+    return got == 1 ? byte : got;
+}
+
+/* [task]  What the watcher does when it wakes: the second time it knows that nothing has moved. */
+static void watch_twice(void)
+{
+    struct wf_poller *poller = NULL;
+    CHECK_EQ(wf_poller_of(weft_runtime_self(), &poller), 0);
+    wf_uring_relieve(poller);
+    wf_uring_relieve(poller);
+}
+
+static intptr_t keep_the_worker(void *arg)
+{
+    struct pair *pair = arg;
+    char byte = 0;
+    watch_twice();
+    /* Without a call of ours that would give the kernel what there is. */
+    return recv(pair->far, &byte, 1, MSG_DONTWAIT) == 1 ? byte : -errno;
+}
+
+/* A task has left its call to be given, and the next one does not let go of the worker. */
+static intptr_t keep_calls_back(void *arg)
+{
+    (void)arg;
+    struct pair pair = pair_new(SOCK_STREAM);
+    CHECK_EQ(weft_poll_fd(pair.near, POLLOUT), POLLOUT);
+    for (int i = 0; i < 10; i++) {
+        weft_task *writer = go(write_one, &pair.near);
+        weft_task *keeper = go(keep_the_worker, &pair);
+        CHECK_EQ(weft_await(writer), 0);
+        const intptr_t byte = weft_await(keeper);
+        if (byte == -EAGAIN) { /* it was the first to run */
+            CHECK_EQ(weft_await(go(get_byte, &pair.far)), 'x');
+        } else {
+            CHECK_EQ(byte, 'x');
+        }
+    }
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+    return 0;
+}
+
+static void a_worker_that_is_kept_is_relieved_of_its_calls(void)
+{
+    skip_without_rings();
+    for (struct tour tour = {.which = ON_ONE_WORKER}; ring_tour_next(&tour);) {
+        CHECK_EQ(weft_run(keep_calls_back, NULL, &tour.options), 0);
+    }
+    check_reached("uring.relieved");
+}
+
+/* ---- spares ---------------------------------------------------------------------------------- */
+
+static wf_atomic_u32 has_written;
+
+static intptr_t write_and_tell(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(write_and_read(NULL), 0);
+    raise_by_one(&has_written);
+    return 0;
+}
+
+/* The only worker blocks until a spare one has written a file. */
+static intptr_t block_until_written(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
+    weft_task *writer = go(write_and_tell, NULL);
+    weft_block_begin();
+    hold_for(&has_written, 1);
+    weft_block_end();
+    return weft_await(writer);
+}
+
+static void a_spare_worker_has_a_ring_too(void)
+{
+    const weft_options options = {.workers = 1, .io = WEFT_IO_URING};
+    skip_without_rings();
+    CHECK_EQ(weft_run(block_until_written, NULL, &options), 0);
+    check_reached("uring.of_a_spare");
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 #ifdef WF_TEST_AIDS
@@ -278,6 +419,9 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_call_that_waits_is_cancelled),
     TAP_TEST(more_answers_than_a_ring_has_room_for_are_heard),
     TAP_TEST(a_forced_close_waits_for_the_kernel),
+    TAP_TEST(calls_of_many_tasks_are_given_together),
+    TAP_TEST(a_worker_that_is_kept_is_relieved_of_its_calls),
+    TAP_TEST(a_spare_worker_has_a_ring_too),
 #ifdef WF_TEST_AIDS
     TAP_TEST(what_a_ring_refuses_is_done_without_it),
 #endif
