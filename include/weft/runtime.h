@@ -78,7 +78,7 @@ typedef struct weft_options {
     bool no_steal;          /* workers take nothing from each other */
     bool steal_first;       /* look at other workers before the global queue */
     bool spawn_waits;       /* a spawn that finds the runtime full waits instead of -EAGAIN */
-    uint32_t io_events_max; /* events taken from the kernel at once; 0: 256 */
+    uint32_t io_events_max; /* events taken from the kernel at once, up to 256; 0: 256 */
     uint32_t global_batch;  /* tasks taken from the global queue at once; 0: up to 64 */
     size_t global_capacity; /* tasks waiting in the global queue; 0: no limit */
     size_t tasks_max;       /* tasks alive at once; 0: no limit */

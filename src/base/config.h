@@ -93,6 +93,9 @@ typedef int64_t wf_deque_diff;
 /* Nanoseconds between looks at the driver of workers that have enough to do. */
 #define WF_DRIVER_LOOK_NS INT64_C(200000)
 
+/* Events that are taken from the kernel at once: at most, and if nobody says otherwise. */
+#define WF_IO_EVENTS_MAX 256u
+
 /* Nanoseconds of a turn after which a spare stands in for the worker, if nothing is said; and how
  * many spares there may be. */
 #define WF_HOG_NS INT64_C(10000000)

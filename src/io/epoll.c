@@ -72,8 +72,8 @@ static struct wf_event translate(const struct epoll_event *from)
 
 static int wait(struct wf_poller *poller, struct wf_event *events, int count, int64_t deadline_ns)
 {
-    struct epoll_event found[WF_POLLER_EVENTS];
-    count = count < WF_POLLER_EVENTS ? count : WF_POLLER_EVENTS;
+    struct epoll_event found[WF_IO_EVENTS_MAX];
+    count = count < (int)WF_IO_EVENTS_MAX ? count : (int)WF_IO_EVENTS_MAX;
     count = wf_sys_epoll_wait(poller->fd, found, count, deadline_ns);
     for (int i = 0; i < count; i++) {
         events[i] = translate(&found[i]);

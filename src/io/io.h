@@ -291,8 +291,7 @@ void wf_table_visit(void (*visit)(struct wf_entry *entry, void *context), void *
 
 /* ---- pollers ------------------------------------------------------------------------------- */
 
-/* Events that are taken at once, by the watcher and in passing. */
-#define WF_POLLER_EVENTS 256
+/* Events that are taken at once in passing. */
 #define WF_POLLER_GLANCE 32
 
 /* What the kernel told, before anybody was woken. */
@@ -327,8 +326,9 @@ struct wf_poller {
     int call_fd;                         /* [const]  an eventfd */
     unsigned ring_count;                 /* [const]  see uring.c; so for the next one */
     WF_ATOMIC(struct wf_uring *) *rings; /* [owner, by its index: write]  NULL: none, or not yet */
+    int events_max;                      /* [const]  taken at once: options.io_events_max */
     int caught_count;                    /* [watcher] */
-    struct wf_event caught[WF_POLLER_EVENTS];
+    struct wf_event caught[WF_IO_EVENTS_MAX];
 };
 
 /* [any]  Whether a call by io_uring is worth a try. */

@@ -39,7 +39,7 @@ static void wait(struct wf_berth *berth, int64_t deadline_ns)
 {
     struct wf_poller *poller = of_driver(wf_container_of(berth, struct wf_driver, berth));
     poller->caught_count =
-        poller->backend->wait(poller, poller->caught, WF_POLLER_EVENTS, deadline_ns);
+        poller->backend->wait(poller, poller->caught, poller->events_max, deadline_ns);
 }
 
 static void call(struct wf_berth *berth)
@@ -67,7 +67,8 @@ static void look(struct wf_driver *driver, struct wf_worker *worker)
 {
     struct wf_event events[WF_POLLER_GLANCE];
     struct wf_poller *poller = of_driver(driver);
-    int count = poller->backend->wait(poller, events, WF_POLLER_GLANCE, 0);
+    const int most = poller->events_max < WF_POLLER_GLANCE ? poller->events_max : WF_POLLER_GLANCE;
+    const int count = poller->backend->wait(poller, events, most, 0);
     /* It was for the watcher, if there is one: who began to be after we had looked for it.
      * relaxed: it was before the call, of which the kernel has told us. */
     if (tell(events, count) && worker != NULL &&
@@ -104,6 +105,7 @@ static int open_poller(weft_runtime *runtime, struct wf_poller **out)
     poller->driver = (struct wf_driver){
         .berth = {wait, call}, .gather = gather, .look = look, .flush = flush, .free = end};
     poller->backend = &wf_backend_epoll;
+    poller->events_max = (int)runtime->options.io_events_max;
     wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL); /* relaxed: nobody has it yet */
     int rc = poller->backend->open(poller);
     if (rc != 0) {

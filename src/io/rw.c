@@ -220,10 +220,12 @@ static ssize_t move_all(int fd, struct transfer *transfer)
 
 /* ---- the calls ----------------------------------------------------------------------------- */
 
+/* On a socket a receive is a tenth faster.  But a receive of nothing takes a datagram away. */
 static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
 {
-    (void)kind;
-    return wf_sys_read(fd, transfer->buffer, transfer->size);
+    return is_socket(kind) && transfer->size > 0
+               ? wf_sys_recvfrom(fd, transfer->buffer, transfer->size, 0, NULL, NULL)
+               : wf_sys_read(fd, transfer->buffer, transfer->size);
 }
 
 /* A socket whose peer is gone must not end the process by a signal. */

@@ -13,8 +13,6 @@
 
 #include "sched/sched.h"
 
-enum { IO_EVENTS_DEFAULT = 256, IO_EVENTS_MAX = 65536 };
-
 /* Where the sentence about the first fault goes. */
 struct complaint {
     char *text;
@@ -141,7 +139,10 @@ static int read_word(const struct complaint *complaint, const char *variable,
             return 1;
         }
     }
-    return complain(complaint, "%s=%s is neither %s nor %s", variable, text, words[0], words[1]);
+    return count == 2 ? complain(complaint, "%s=%s is neither %s nor %s", variable, text, words[0],
+                                 words[1])
+                      : complain(complaint, "%s=%s is none of %s, %s, %s", variable, text, words[0],
+                                 words[1], words[2]); /* no variable has more */
 }
 
 /* ---- filling in ---------------------------------------------------------------------------- */
@@ -283,13 +284,13 @@ static int fill_monitor(const struct complaint *complaint, weft_options *options
 static int fill_rest(const struct complaint *complaint, weft_options *options)
 {
     options->io_events_max =
-        options->io_events_max != 0 ? options->io_events_max : (uint32_t)IO_EVENTS_DEFAULT;
+        options->io_events_max != 0 ? options->io_events_max : WF_IO_EVENTS_MAX;
     options->global_batch =
         options->global_batch != 0 ? options->global_batch : (uint32_t)WF_INJECT_BATCH_MAX;
     options->blocking_idle_ns =
         options->blocking_idle_ns != 0 ? options->blocking_idle_ns : WF_BLOCKING_IDLE_NS;
     options->seed = options->seed != 0 ? options->seed : (uint64_t)wf_clock_now();
-    int rc = check_range(complaint, "io_events_max", options->io_events_max, 1, IO_EVENTS_MAX);
+    int rc = check_range(complaint, "io_events_max", options->io_events_max, 1, WF_IO_EVENTS_MAX);
     if (rc == 0) {
         rc = check_range(complaint, "global_batch", options->global_batch, 1, WF_INJECT_BATCH_MAX);
     }

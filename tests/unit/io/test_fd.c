@@ -552,6 +552,52 @@ static intptr_t read_and_raise(void *arg)
     return 0;
 }
 
+/* Many descriptors have news at once. */
+static intptr_t hear_of_many(void *arg)
+{
+    enum { MANY = 9, MOST = 2 };
+    struct pair pairs[MANY];
+    struct listener listeners[MANY];
+    weft_task *readers[MANY];
+    struct wf_event events[MANY];
+    struct wf_poller *poller = NULL;
+    (void)arg;
+    for (int i = 0; i < MANY; i++) {
+        pairs[i] = pair_new(SOCK_STREAM);
+        listeners[i] = (struct listener){.fd = pairs[i].near};
+        readers[i] = go(read_and_raise, &listeners[i]);
+        wait_until_blocked(readers[i], WEFT_WAIT_READABLE);
+    }
+    CHECK_EQ(wf_poller_of(weft_runtime_self(), &poller), 0);
+    CHECK_EQ(poller->events_max, MOST);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(write(pairs[i].far, "x", 1), 1);
+    }
+    /* As the driver does; whoever takes them tells of them. */
+    const int count = poller->backend->wait(poller, events, poller->events_max, 0);
+    CHECK(count <= MOST);
+    for (int i = 0; i < count; i++) {
+        if (events[i].entry != NULL) {
+            wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up);
+        }
+    }
+    for (int i = 0; i < MANY; i++) { /* the others are not lost */
+        CHECK_EQ(weft_await(readers[i]), 0);
+        CHECK_EQ(weft_close(pairs[i].near), 0);
+        CHECK_EQ(weft_close(pairs[i].far), 0);
+    }
+    return 0;
+}
+
+/* S4.40 */
+static void as_many_news_are_taken_at_once_as_one_wants(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        tour.options.io_events_max = 2;
+        CHECK_EQ(weft_run(hear_of_many, NULL, &tour.options), 0);
+    }
+}
+
 static intptr_t hear_while_busy(void *arg)
 {
     (void)arg;
@@ -719,6 +765,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(time_goes_on_beside_io),
     TAP_TEST(work_from_outside_is_heard),
     TAP_TEST(news_are_heard_while_all_are_busy),
+    TAP_TEST(as_many_news_are_taken_at_once_as_one_wants),
     TAP_TEST(news_are_heard_beside_a_hog),
     TAP_TEST(a_call_that_another_hears_is_handed_on),
     TAP_TEST(a_call_that_fails_is_told),
