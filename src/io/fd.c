@@ -112,8 +112,8 @@ int wf_use_begin(struct wf_use *use, int fd)
     if (rc != 0) {
         return rc;
     }
-    use->entry = wf_table_entry(fd);
-    if (use->entry == NULL) {
+    use->entry = wf_table_find(fd);
+    if (use->entry == NULL && (use->entry = wf_table_entry(fd)) == NULL) {
         return -ENOMEM;
     }
     return wf_entry_enter(use->entry) ? 0 : -EBADF;
@@ -156,15 +156,11 @@ static int find_kind(int fd, enum wf_fd_kind *kind)
     return wf_sys_set_nonblocking(fd);
 }
 
-int wf_use_classify(struct wf_use *use, enum wf_fd_kind *kind)
+int wf_use_find_kind(struct wf_use *use, enum wf_fd_kind *kind)
 {
-    *kind = wf_load_relaxed(&use->entry->kind); /* relaxed: a fact that anybody may find out */
-    if (*kind != WF_FD_UNKNOWN) {
-        return 0;
-    }
     int rc = find_kind(use->fd, kind);
     if (rc == 0) {
-        wf_store_relaxed(&use->entry->kind, (uint8_t)*kind);
+        wf_store_relaxed(&use->entry->kind, (uint8_t)*kind); /* relaxed: see wf_use_classify */
     }
     return rc;
 }
@@ -181,27 +177,6 @@ int wf_fd_adopt(int fd, enum wf_fd_kind kind)
 }
 
 /* ---- news ---------------------------------------------------------------------------------- */
-
-uint32_t wf_use_news(const struct wf_use *use, enum wf_side side)
-{
-    return wf_load_acquire(&use->entry->news[side]); /* (I4) */
-}
-
-bool wf_use_is_drained(const struct wf_use *use, enum wf_side side, uint32_t news)
-{
-    const struct wf_entry *entry = use->entry;
-    /* Both relaxed: as of news that were read before; if nobody is told of others, it is tried. */
-    return wf_load_relaxed(&entry->drained[side]) == news &&
-           wf_load_relaxed(&entry->poller) != NULL && use->self != NULL &&
-           use->self->body != WF_BODY_POLL;
-}
-
-void wf_use_drain(struct wf_use *use, enum wf_side side, uint32_t news)
-{
-    if ((news & WF_NEWS_HUNG_UP) == 0) {
-        wf_store_relaxed(&use->entry->drained[side], news); /* relaxed: as above */
-    }
-}
 
 void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up)
 {

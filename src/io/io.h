@@ -134,15 +134,40 @@ struct wf_use {
 int wf_use_begin(struct wf_use *use, int fd);
 /* fd.c  [inside]  The last one of a descriptor that was closed meanwhile closes it. */
 void wf_use_end(struct wf_use *use);
-/* fd.c  [inside]  Makes sure that the kind is known, and that what can be polled does not block. */
-int wf_use_classify(struct wf_use *use, enum wf_fd_kind *kind);
-/* fd.c  [inside]  The news so far; to be read before the system call that may find nothing. */
-uint32_t wf_use_news(const struct wf_use *use, enum wf_side side);
-/* fd.c  [inside]  Whether nothing came since there was nothing to be had, and the caller may wait
- * for it.  Who cannot has to try each time: it would not hear of what comes. */
-bool wf_use_is_drained(const struct wf_use *use, enum wf_side side, uint32_t news);
-/* fd.c  [inside]  As of these news there is nothing more. */
-void wf_use_drain(struct wf_use *use, enum wf_side side, uint32_t news);
+/* fd.c  [inside]  Finds the kind out, and sees to it that what can be polled does not block. */
+int wf_use_find_kind(struct wf_use *use, enum wf_fd_kind *kind);
+
+/* [inside]  The same, if nobody has yet. */
+static inline int wf_use_classify(struct wf_use *use, enum wf_fd_kind *kind)
+{
+    *kind = wf_load_relaxed(&use->entry->kind); /* relaxed: a fact that anybody may find out */
+    return *kind != WF_FD_UNKNOWN ? 0 : wf_use_find_kind(use, kind);
+}
+
+/* [inside]  The news so far; to be read before the system call that may find nothing. */
+static inline uint32_t wf_use_news(const struct wf_use *use, enum wf_side side)
+{
+    return wf_load_acquire(&use->entry->news[side]); /* (I4) */
+}
+
+/* [inside]  Whether nothing came since there was nothing to be had, and the caller may wait for it.
+ * Who cannot has to try each time: it would not hear of what comes. */
+static inline bool wf_use_is_drained(const struct wf_use *use, enum wf_side side, uint32_t news)
+{
+    const struct wf_entry *entry = use->entry;
+    /* Both relaxed: as of news that were read before; if nobody is told of others, it is tried. */
+    return wf_load_relaxed(&entry->drained[side]) == news &&
+           wf_load_relaxed(&entry->poller) != NULL && use->self != NULL &&
+           use->self->body != WF_BODY_POLL;
+}
+
+/* [inside]  As of these news there is nothing more. */
+static inline void wf_use_drain(struct wf_use *use, enum wf_side side, uint32_t news)
+{
+    if ((news & WF_NEWS_HUNG_UP) == 0) {
+        wf_store_relaxed(&use->entry->drained[side], news); /* relaxed: as above */
+    }
+}
 /* fd.c  [inside]  Waits for others than these.  0; -ECANCELED, -ETIMEDOUT, -EBADF: it was closed;
  * -EAGAIN: a poll task; or what the kernel has against polling it. */
 int wf_use_wait(struct wf_use *use, enum wf_side side, uint32_t news);
@@ -282,10 +307,32 @@ void wf_interleave(weft_address *addresses, size_t count);
 
 /* ---- the table of descriptors -------------------------------------------------------------- */
 
+enum {
+    WF_TABLE_PAGE = 256,    /* entries */
+    WF_TABLE_PAGES = 16384, /* more descriptors than a process gets by settings of any kernel */
+};
+
+/* table.c  [any: CAS] */
+typedef WF_ATOMIC(struct wf_entry *) wf_table_page;
+extern wf_table_page wf_table_pages[WF_TABLE_PAGES];
+
+/* [any]  NULL: nobody asked for it yet. */
+#ifdef WF_MODEL
+struct wf_entry *wf_table_find(int fd);
+#else
+static inline struct wf_entry *wf_table_find(int fd)
+{
+    const unsigned number = (unsigned)fd / WF_TABLE_PAGE; /* of a negative one: too large */
+    if (number >= WF_TABLE_PAGES) {
+        return NULL;
+    }
+    struct wf_entry *page = wf_load_acquire(&wf_table_pages[number]); /* (I3) */
+    return page != NULL ? &page[(unsigned)fd % WF_TABLE_PAGE] : NULL;
+}
+#endif
+
 /* [any]  NULL: no memory, or no number that a descriptor can have. */
 struct wf_entry *wf_table_entry(int fd);
-/* [any]  NULL: nobody asked for it yet. */
-struct wf_entry *wf_table_find(int fd);
 /* [any]  Calls `visit` for all that anybody asked for. */
 void wf_table_visit(void (*visit)(struct wf_entry *entry, void *context), void *context);
 

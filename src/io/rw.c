@@ -56,7 +56,8 @@ static int try_terminal(struct wf_use *use, const struct transfer *transfer)
 }
 
 /* [inside]  The system call; or, if others of the worker have some to make too, one for all. */
-static ssize_t call_once(struct wf_use *use, const struct transfer *transfer, enum wf_fd_kind kind)
+static inline __attribute__((always_inline)) ssize_t
+call_once(struct wf_use *use, const struct transfer *transfer, enum wf_fd_kind kind)
 {
     const bool is_read =
         transfer->call == call_read || (transfer->call == call_recvfrom && transfer->from == NULL);
@@ -80,8 +81,8 @@ static ssize_t call_once(struct wf_use *use, const struct transfer *transfer, en
 }
 
 /* [inside]  Once: -EAGAIN, it would block. */
-static ssize_t attempt(struct wf_use *use, const struct transfer *transfer, uint32_t news,
-                       enum wf_fd_kind kind)
+static inline __attribute__((always_inline)) ssize_t
+attempt(struct wf_use *use, const struct transfer *transfer, uint32_t news, enum wf_fd_kind kind)
 {
     if ((transfer->flags & MSG_DONTWAIT) == 0 && wf_use_is_drained(use, transfer->side, news)) {
         return -EAGAIN;
@@ -172,7 +173,9 @@ move_once(struct wf_use *use, enum wf_fd_kind kind, const struct transfer *trans
     return moved;
 }
 
-static ssize_t move(int fd, const struct transfer *transfer)
+/* Inlined into the calls that count: what is not theirs falls away. */
+static inline __attribute__((always_inline)) ssize_t move_by(int fd,
+                                                             const struct transfer *transfer)
 {
     struct wf_use use;
     enum wf_fd_kind kind;
@@ -186,6 +189,11 @@ static ssize_t move(int fd, const struct transfer *transfer)
     return moved;
 }
 
+static __attribute__((noinline)) ssize_t move(int fd, const struct transfer *transfer)
+{
+    return move_by(fd, transfer);
+}
+
 /* [inside]  Nobody could take it back from who closed it: between two pieces it is asked for. */
 static bool is_closed(const struct wf_use *use)
 {
@@ -194,7 +202,7 @@ static bool is_closed(const struct wf_use *use)
 
 /* All of `transfer`, which has one buffer: how much it was; less if the end came.  It is one use,
  * because in between the number could become that of another descriptor. */
-static ssize_t move_all(int fd, struct transfer *transfer)
+static inline __attribute__((always_inline)) ssize_t move_all(int fd, struct transfer *transfer)
 {
     struct wf_use use;
     enum wf_fd_kind kind;
@@ -284,14 +292,14 @@ ssize_t weft_read(int fd, void *buffer, size_t size)
 {
     const struct transfer transfer = {
         .call = call_read, .side = WF_SIDE_READ, .size = size, .buffer = buffer};
-    return move(fd, &transfer);
+    return move_by(fd, &transfer);
 }
 
 ssize_t weft_write(int fd, const void *bytes, size_t size)
 {
     const struct transfer transfer = {
         .call = call_write, .side = WF_SIDE_WRITE, .size = size, .bytes = bytes};
-    return move(fd, &transfer);
+    return move_by(fd, &transfer);
 }
 
 ssize_t weft_readv(int fd, const struct iovec *parts, int count)

@@ -9,39 +9,25 @@
  */
 #include "io/io.h"
 
-enum {
-    PAGE = 256,    /* entries */
-    PAGES = 16384, /* more descriptors than a process gets by default settings of any kernel */
-};
-
 _Static_assert(sizeof(struct wf_entry) <= 2 * WF_CACHE_LINE, "what an idle connection costs");
 
-static WF_ATOMIC(struct wf_entry *) pages[PAGES]; /* [any: CAS] */
-
-struct wf_entry *wf_table_find(int fd)
-{
-    if (fd < 0 || fd / PAGE >= PAGES) {
-        return NULL;
-    }
-    struct wf_entry *page = wf_load_acquire(&pages[fd / PAGE]); /* (I3) */
-    return page != NULL ? &page[fd % PAGE] : NULL;
-}
+wf_table_page wf_table_pages[WF_TABLE_PAGES];
 
 /* [any]  NULL: no memory. */
 static struct wf_entry *grow(int number)
 {
-    struct wf_entry *page = wf_alloc_zeroed(PAGE, sizeof(*page));
+    struct wf_entry *page = wf_alloc_zeroed(WF_TABLE_PAGE, sizeof(*page));
     if (page == NULL) {
         return NULL;
     }
-    for (int i = 0; i < PAGE; i++) {
-        page[i].fd = number * PAGE + i;
+    for (int i = 0; i < WF_TABLE_PAGE; i++) {
+        page[i].fd = number * WF_TABLE_PAGE + i;
         for (unsigned side = 0; side < WF_SIDES; side++) {
             wf_store_relaxed(&page[i].drained[side], WF_NEWS_NONE); /* relaxed: (I3) */
         }
     }
     struct wf_entry *other = NULL;
-    if (!wf_cas_acq_rel_both(&pages[number], &other, page)) { /* (I3) */
+    if (!wf_cas_acq_rel_both(&wf_table_pages[number], &other, page)) { /* (I3) */
         wf_free(page);
         return other;
     }
@@ -51,18 +37,18 @@ static struct wf_entry *grow(int number)
 struct wf_entry *wf_table_entry(int fd)
 {
     struct wf_entry *entry = wf_table_find(fd);
-    if (entry == NULL && fd >= 0 && fd / PAGE < PAGES) {
-        struct wf_entry *page = grow(fd / PAGE);
-        entry = page != NULL ? &page[fd % PAGE] : NULL;
+    if (entry == NULL && fd >= 0 && fd / WF_TABLE_PAGE < WF_TABLE_PAGES) {
+        struct wf_entry *page = grow(fd / WF_TABLE_PAGE);
+        entry = page != NULL ? &page[fd % WF_TABLE_PAGE] : NULL;
     }
     return entry;
 }
 
 void wf_table_visit(void (*visit)(struct wf_entry *entry, void *context), void *context)
 {
-    for (int number = 0; number < PAGES; number++) {
-        struct wf_entry *page = wf_load_acquire(&pages[number]); /* (I3) */
-        for (int i = 0; page != NULL && i < PAGE; i++) {
+    for (int number = 0; number < WF_TABLE_PAGES; number++) {
+        struct wf_entry *page = wf_load_acquire(&wf_table_pages[number]); /* (I3) */
+        for (int i = 0; page != NULL && i < WF_TABLE_PAGE; i++) {
             visit(&page[i], context);
         }
     }
