@@ -53,11 +53,12 @@ static void take_times(const double *parts, double *us, unsigned count)
     for (unsigned part = 0; part < count; part++) {
         uint64_t below = 0;
         double limit = 1000;
-        for (unsigned i = 0; i < BUCKETS; i++, limit *= 1.0717734625) {
+        for (unsigned i = 0; i < BUCKETS; i++) {
             below += counts[i];
             if ((double)below >= parts[part] * (double)sum) {
                 break;
             }
+            limit *= 1.0717734625;
         }
         us[part] = limit / 1e3;
     }

@@ -131,6 +131,11 @@ static ssize_t use_file(struct file_call *file)
     if (rc != 0) {
         return rc;
     }
+    const int interrupted = use.self != NULL ? wf_heed(use.self) : 0;
+    if (interrupted != 0) {
+        wf_use_end(&use);
+        return interrupted;
+    }
     rc = -EAGAIN;
     if (file->call == call_pread && use.self != NULL && file->offset >= 0) {
         const struct iovec whole = {.iov_base = file->buffer, .iov_len = file->size};

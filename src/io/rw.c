@@ -150,7 +150,10 @@ static ssize_t move_file(struct wf_use *use, const struct transfer *transfer)
 static inline __attribute__((always_inline)) ssize_t
 move_once(struct wf_use *use, enum wf_fd_kind kind, const struct transfer *transfer)
 {
-    ssize_t moved = 0;
+    ssize_t moved = use->self != NULL ? wf_heed(use->self) : 0;
+    if (moved != 0) {
+        return moved;
+    }
     if (kind == WF_FD_FILE && use->self != NULL) {
         return move_file(use, transfer);
     }

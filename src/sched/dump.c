@@ -44,6 +44,21 @@ static void describe_address(char *text, size_t size, const void *address)
     (void)snprintf(text, size, "%s+%#zx%s%s", module, offset, name[0] != '\0' ? " " : "", name);
 }
 
+/* What a task waits for, and the number or address of it if there is one. */
+static void describe_wait(char *text, size_t size, const weft_info *info, weft_time now)
+{
+    char object[32] = "";
+    if (info->wait_task_id != 0) {
+        (void)snprintf(object, sizeof(object), " %" PRIu64, info->wait_task_id);
+    } else if (info->wait == WEFT_WAIT_READABLE || info->wait == WEFT_WAIT_WRITABLE) {
+        (void)snprintf(object, sizeof(object), " %d", (int)(intptr_t)info->wait_object);
+    } else if (info->wait_object != NULL) {
+        (void)snprintf(object, sizeof(object), " %p", info->wait_object);
+    }
+    (void)snprintf(text, size, " on %s%s for %" PRId64 " ms", weft_wait_name(info->wait), object,
+                   (now - info->wait_since) / 1000000);
+}
+
 static int write_task(int fd, const weft_info *info, weft_time now)
 {
     char line[512];
@@ -53,9 +68,7 @@ static int write_task(int fd, const weft_info *info, weft_time now)
     describe_address(fn, sizeof(fn), (const void *)(uintptr_t)info->fn);
     describe_address(site, sizeof(site), info->site);
     if (info->state == WEFT_BLOCKED) {
-        (void)snprintf(wait, sizeof(wait), " on %s %" PRIu64 " for %" PRId64 " ms",
-                       weft_wait_name(info->wait), info->wait_task_id,
-                       (now - info->wait_since) / 1000000);
+        describe_wait(wait, sizeof(wait), info, now);
     }
     int length =
         snprintf(line, sizeof(line),

@@ -289,6 +289,13 @@ static inline void wf_spend(struct weft_task *self)
     }
 }
 
+/* [green]  A task whose calls never have to wait hears of a cancel and its deadline too: at the
+ * first call after it has let others run. */
+static inline int wf_heed(struct weft_task *self)
+{
+    return self->budget == WF_TASK_BUDGET && self->body != WF_BODY_POLL ? wf_interrupted(self) : 0;
+}
+
 /* ---- what a task holds ---------------------------------------------------------------------- */
 
 /* A list in one direction: locks are mostly let go of in the reverse order.  Each store before a

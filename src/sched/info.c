@@ -166,6 +166,8 @@ const char *weft_wait_name(enum weft_wait wait)
         [WEFT_WAIT_SELECT] = "select",
         [WEFT_WAIT_READABLE] = "readable fd",
         [WEFT_WAIT_WRITABLE] = "writable fd",
+        [WEFT_WAIT_OUTER_SELECT] = "outer-select",
     };
+    _Static_assert(sizeof(names) / sizeof(names[0]) == WEFT_WAIT_KINDS, "each has one");
     return (unsigned)wait < WEFT_WAIT_KINDS ? names[wait] : "unknown";
 }

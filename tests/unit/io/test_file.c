@@ -611,6 +611,71 @@ static void odd_ends_are_copied_or_refused(void)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
+/* ---- calls that never wait ------------------------------------------------------------------- */
+
+struct endless {
+    ssize_t (*call)(int fd);
+    int fd;
+    wf_atomic_u32 has_begun;
+};
+
+static ssize_t write_a_byte(int fd)
+{
+    return weft_write(fd, "x", 1);
+}
+
+static ssize_t read_a_byte(int fd)
+{
+    char byte;
+    return weft_read(fd, &byte, 1);
+}
+
+static ssize_t read_the_first_byte(int fd)
+{
+    char byte;
+    return weft_pread(fd, &byte, 1, 0);
+}
+
+static intptr_t call_for_ever(void *arg)
+{
+    struct endless *endless = arg;
+    ssize_t rc;
+    do {
+        rc = endless->call(endless->fd);
+        raise_by_one(&endless->has_begun);
+    } while (rc == 1);
+    return rc;
+}
+
+static void end_endless(ssize_t (*call)(int fd), const char *path, int flags)
+{
+    struct endless endless = {.call = call, .fd = weft_open(path, flags, 0)};
+    CHECK(endless.fd >= 0);
+    weft_task *task = go(call_for_ever, &endless);
+    wait_for(&endless.has_begun, 1);
+    CHECK_EQ(weft_cancel(task), 0);
+    CHECK_EQ(weft_await(task), -ECANCELED);
+    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    CHECK_EQ(call_for_ever(&endless), -ETIMEDOUT);
+    (void)weft_deadline(WEFT_NEVER);
+    CHECK_EQ(weft_close(endless.fd), 0);
+}
+
+static intptr_t end_all_endless(void *arg)
+{
+    (void)arg;
+    end_endless(write_a_byte, "/dev/null", O_WRONLY);
+    end_endless(read_a_byte, "/dev/zero", O_RDONLY);
+    end_endless(read_the_first_byte, "/proc/self/exe", O_RDONLY);
+    return 0;
+}
+
+/* A loop whose calls always succeed at once is ended all the same. */
+static void who_never_waits_hears_a_cancel_too(void)
+{
+    run_under(EVERYWHERE, end_all_endless);
+}
+
 #ifdef WF_TEST_AIDS
 
 static intptr_t copy_with_fault(void *arg)
@@ -661,6 +726,7 @@ static void a_call_on_a_file_that_fails_says_so(void)
 #endif
 
 static const struct tap_test tests[] = {
+    TAP_TEST(who_never_waits_hears_a_cancel_too),
     TAP_TEST(what_is_written_is_read),
     TAP_TEST(a_socket_has_no_places),
     TAP_TEST(an_open_that_waits_keeps_no_worker),
