@@ -170,12 +170,18 @@ static void *blocker_main(void *arg)
     struct wf_job *job = self->job;
     self->job = NULL;
     wf_lock_release(&pool->lock);
-    while (job != NULL) {
-        job->result = job->fn(job->arg);
-        job = next_job(self, job);
+    for (;;) { /* ends: with a thread that nobody needs */
+        while (job != NULL) {
+            job->result = job->fn(job->arg);
+            job = next_job(self, job);
+        }
+        wf_lock_acquire(&pool->lock);
+        job = next_locked(pool); /* who brought it has counted on this one, up to now */
+        if (job == NULL) {
+            break;
+        }
+        wf_lock_release(&pool->lock);
     }
-    wf_free(self);
-    wf_lock_acquire(&pool->lock);
     count_locked(&pool->threads, (uint32_t)-1);
     count_locked(&pool->started, (uint32_t)-1);
     const bool has_one_before = pool->has_left;
@@ -186,6 +192,7 @@ static void *blocker_main(void *arg)
         wf_parker_unpark(&pool->closer); /* under the lock, which the closer takes */
     }
     wf_lock_release(&pool->lock);
+    wf_free(self);
     if (has_one_before) {
         WF_REACHED("blocking.joins_the_one_before");
         int rc = wf_thread_join(before);

@@ -49,6 +49,14 @@ void wf_driver_flush(struct wf_worker *worker)
     driver->flush(driver, worker);
 }
 
+void wf_driver_relieve(weft_runtime *runtime, struct wf_worker *worker)
+{
+    struct wf_driver *driver = wf_driver_of(runtime);
+    if (driver != NULL && driver->flush != NULL) {
+        driver->flush(driver, worker);
+    }
+}
+
 void wf_driver_done(weft_runtime *runtime)
 {
     struct wf_driver *driver = wf_driver_of(runtime);

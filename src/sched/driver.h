@@ -41,6 +41,8 @@ struct wf_driver *wf_driver_of(const weft_runtime *runtime);
 void wf_driver_pass(weft_runtime *runtime, struct wf_worker *worker, int64_t now_ns);
 /* [owner of `worker`, which owes]  Does what the driver has left to be done. */
 void wf_driver_flush(struct wf_worker *worker);
+/* [monitor]  The worker is stuck: does for it what it owes. */
+void wf_driver_relieve(weft_runtime *runtime, struct wf_worker *worker);
 /* [closer] */
 void wf_driver_done(weft_runtime *runtime);
 /* [any]  Wakes a thread of the runtime, wherever it sleeps. */

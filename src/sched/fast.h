@@ -37,7 +37,7 @@ static inline void wf_alone_end(struct wf_worker *worker)
     wf_store_release(&worker->is_inside, 0); /* (M2) */
 }
 
-/* [locked monitor.lock, monitor]  Others may touch its queues from now on; false: not yet. */
+/* [locked monitor.lock]  Others may touch its queues from now on; false: not yet. */
 static inline bool wf_alone_revoke(struct wf_worker *worker)
 {
     if (wf_load_relaxed(&worker->is_alone) != 0) { /* relaxed: the lock's */

@@ -114,12 +114,31 @@ static void sit_down_locked(struct wf_worker *worker)
     add_in_play_locked(runtime, (uint32_t)-1);
 }
 
+/* [locked monitor.lock]  Others may touch the queues of the only worker; false: not yet. */
+static bool share_locked(weft_runtime *runtime)
+{
+    struct wf_worker *worker = &runtime->workers[0];
+    return !worker->is_lone || wf_alone_revoke(worker);
+}
+
+bool wf_monitor_share(weft_runtime *runtime)
+{
+    if (!runtime->workers[0].is_lone) {
+        return true;
+    }
+    wf_lock_acquire(&runtime->monitor.lock);
+    const bool is_shared = share_locked(runtime);
+    wf_lock_release(&runtime->monitor.lock);
+    return is_shared;
+}
+
 /* [locked monitor.lock]  Whoever made it get up has to wake it. */
 static void get_up_locked(struct wf_worker *worker)
 {
     wf_list_remove(&worker->post.link);
     wf_store_relaxed(&worker->post.is_benched, 0); /* relaxed: a mark, it looks at everything */
     add_in_play_locked(worker->runtime, 1);
+    (void)share_locked(worker->runtime); /* who wants to steal asks whether it is so yet */
 }
 
 /* [owner]  Gets up by itself, if it has a reason that nobody else knows. */
@@ -191,14 +210,6 @@ void wf_monitor_recall(struct wf_worker *worker)
 
 /* ---- the only worker ----------------------------------------------------------------------- */
 
-/* [locked monitor.lock, monitor]  Others may touch the queues of the only worker; false: not yet.
- */
-static bool share_locked(weft_runtime *runtime)
-{
-    struct wf_worker *worker = &runtime->workers[0];
-    return !worker->is_lone || wf_alone_revoke(worker);
-}
-
 void wf_monitor_be_alone(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
@@ -264,15 +275,30 @@ static void start_spare(weft_runtime *runtime)
     runtime->policy->rouse(runtime); /* all others may have fallen asleep meanwhile */
 }
 
+/* [locked monitor.lock, monitor]  Workers are lacking, and there is, or may be, one more. */
+static bool wants_spare_locked(weft_runtime *runtime)
+{
+    const bool can_grow = wf_seats(runtime) < runtime->seats_max || is_last_without_thread(runtime);
+    return (can_grow || !wf_list_is_empty(&runtime->monitor.bench)) && is_lacking_locked(runtime);
+}
+
+/* [monitor]  It could not have one yet, and comes back: who is lacking counts as asleep if it is
+ * blocked, and nobody else would wake the monitor. */
+static bool wants_spare(weft_runtime *runtime)
+{
+    wf_lock_acquire(&runtime->monitor.lock);
+    const bool wants = runtime->monitor.stuck > 0 && wants_spare_locked(runtime);
+    wf_lock_release(&runtime->monitor.lock);
+    return wants;
+}
+
 /* [monitor]  If workers are lacking, puts one into play. */
 static void fill_up(weft_runtime *runtime)
 {
     struct wf_monitor *monitor = &runtime->monitor;
     struct wf_worker *spare = NULL;
     wf_lock_acquire(&monitor->lock);
-    const bool can_grow = wf_seats(runtime) < runtime->seats_max || is_last_without_thread(runtime);
-    const bool is_lacking = (can_grow || !wf_list_is_empty(&monitor->bench)) &&
-                            is_lacking_locked(runtime) && share_locked(runtime);
+    const bool is_lacking = wants_spare_locked(runtime) && share_locked(runtime);
     if (is_lacking && !wf_list_is_empty(&monitor->bench)) {
         spare = wf_container_of(monitor->bench.next, struct wf_worker, post.link);
         get_up_locked(spare);
@@ -332,10 +358,14 @@ static void take_over(weft_runtime *runtime)
             share_locked(runtime)) {
             wf_steal_take_over(worker, &chain);
         }
+        const bool is_stuck = worker->post.is_hog || worker->post.is_blocked;
         wf_lock_release(&monitor->lock);
         if (chain.first != NULL) {
             WF_REACHED("monitor.takes_over");
             wf_steal_hand_on(runtime, &chain);
+        }
+        if (is_stuck) {
+            wf_driver_relieve(runtime, worker);
         }
     }
 }
@@ -459,7 +489,8 @@ static void *monitor_main(void *arg)
         take_over(runtime);
         see_to_watch(runtime);
         send_home(runtime);
-        const bool is_quiet = !wf_monitor_is_surplus(runtime) && !is_anybody_awake(runtime);
+        const bool is_quiet =
+            !wf_monitor_is_surplus(runtime) && !is_anybody_awake(runtime) && !wants_spare(runtime);
         quiet_looks = is_quiet ? quiet_looks + 1 : 0;
         if (quiet_looks >= DOZE_LOOKS) {
             quiet_looks = 0;

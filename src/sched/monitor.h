@@ -76,5 +76,8 @@ void wf_monitor_sit(struct wf_worker *worker);
 void wf_monitor_recall(struct wf_worker *worker);
 /* [owner]  The only worker may use its queues as nobody else does, if nobody does. */
 void wf_monitor_be_alone(struct wf_worker *worker);
+/* [owner of a spare]  Whether others may touch the queues of the only worker; and if not, they may
+ * soon.  Stays so while the spare is in play. */
+bool wf_monitor_share(weft_runtime *runtime);
 
 #endif

@@ -289,7 +289,8 @@ static struct weft_task *steal_fork(struct wf_worker *worker, unsigned first, un
 static struct weft_task *steal(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    if (runtime->options.no_steal || wf_is_alone(worker)) {
+    if (runtime->options.no_steal || wf_is_alone(worker) ||
+        (worker->post.is_spare && !wf_monitor_share(runtime))) {
         return NULL;
     }
     worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);

@@ -159,6 +159,12 @@ void wf_steal_take_over(struct wf_worker *worker, struct wf_chain *chain)
     (void)chain;
 }
 
+void wf_driver_relieve(weft_runtime *of, struct wf_worker *worker)
+{
+    (void)of;
+    (void)worker;
+}
+
 void wf_steal_hand_on(weft_runtime *of, struct wf_chain *chain)
 {
     (void)of;

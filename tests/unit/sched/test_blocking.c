@@ -556,6 +556,30 @@ static void idle_threads_do_not_hide_a_deadlock(void)
 
 /* ---- refused ------------------------------------------------------------------------------- */
 
+/* ---- threads that are about to end ----------------------------------------------------------- */
+
+static intptr_t call_as_it_leaves(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2000; i++) {
+        const int64_t until_ns = wf_clock_now() + 40000 + i % 40 * 1000;
+        CHECK_EQ(weft_blocking(echo, (void *)7), 7);
+        while (wf_clock_now() < until_ns) { /* about as long as the thread waits for more */
+        }
+    }
+    return 0;
+}
+
+/* The only thread that there may be is just leaving: the job is not left to nobody. */
+static void a_thread_that_ends_leaves_no_job_behind(void)
+{
+    for (struct tour tour = {.which = ON_ONE_WORKER}; tour_next(&tour);) {
+        tour.options.blocking_max = 1;
+        tour.options.blocking_idle_ns = 50000;
+        CHECK_EQ(weft_run(call_as_it_leaves, NULL, &tour.options), 0);
+    }
+}
+
 #ifdef WF_TEST_AIDS
 
 static intptr_t call_while_it_may_fail(void *arg)
@@ -707,6 +731,7 @@ static void a_call_waits_for_a_busy_thread_if_there_is_no_other(void)
 #endif
 
 static const struct tap_test tests[] = {
+    TAP_TEST(a_thread_that_ends_leaves_no_job_behind),
     TAP_TEST(a_function_runs_on_a_thread_of_its_own),
     TAP_TEST(its_worker_goes_on_with_others),
     TAP_TEST_LIMIT(a_hundred_that_wait_for_each_other_are_there_at_once, 60),

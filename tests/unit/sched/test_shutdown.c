@@ -572,7 +572,74 @@ static void a_close_lets_tasks_of_its_worker_leave_the_runtime(void)
     }
 }
 
+/* ---- a spare that gets up by itself ---------------------------------------------------------- */
+
+struct walker {
+    wf_atomic_u32 is_inside;
+    wf_atomic_u32 turns;
+};
+
+/* Yields for ever; two threads at once would meet here. */
+static intptr_t walk_alone(void *arg)
+{
+    struct walker *walker = arg;
+    CHECK_EQ(weft_shield(1), 0);
+    do { /* until the runtime is closed by force */
+        CHECK_EQ(wf_fetch_add_relaxed(&walker->is_inside, 1), 0);
+        raise_by_one(&walker->turns);
+        (void)wf_fetch_sub_relaxed(&walker->is_inside, 1);
+    } while (weft_yield() == 0);
+    return 0;
+}
+
+/* Keeps its worker. */
+static intptr_t keep_on(void *arg)
+{
+    hold_for(arg, 1);
+    return 0;
+}
+
+/* The only worker uses its queues as if nobody else did, and a spare sits on the bench.  A forced
+ * close makes the spare get up, and it looks for work. */
+static void close_with_one_on_the_bench(const weft_options *options)
+{
+    enum { WALKERS = 20 };
+    struct walker walkers[WALKERS] = {{.turns = {0}}};
+    weft_task *tasks[WALKERS];
+    weft_runtime *runtime = NULL;
+    wf_atomic_u32 done = {0};
+    CHECK_EQ(weft_runtime_open(&runtime, options), 0);
+    weft_task *task = go_into(runtime, keep_on, &done);
+    while (stats_of(runtime).in_play < 2) {
+        (void)sched_yield();
+    }
+    raise_by_one(&done);
+    CHECK_EQ(weft_await(task), 0);
+    while (stats_of(runtime).in_play > 1) {
+        (void)sched_yield();
+    }
+    for (int i = 0; i < WALKERS; i++) {
+        tasks[i] = go_into(runtime, walk_alone, &walkers[i]);
+    }
+    wait_for(&walkers[WALKERS - 1].turns, 50);
+    CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+    for (int i = 0; i < WALKERS; i++) {
+        CHECK_EQ(weft_await(tasks[i]), -ECANCELED);
+    }
+}
+
+static void who_gets_up_by_itself_finds_the_queues_open(void)
+{
+    for (struct tour tour = {.which = ON_ONE_WORKER}; tour_next(&tour);) {
+        for (int round = 0; round < 10; round++) {
+            tour.options.hog_ns = WEFT_MILLISECOND;
+            close_with_one_on_the_bench(&tour.options);
+        }
+    }
+}
+
 static const struct tap_test tests[] = {
+    TAP_TEST(who_gets_up_by_itself_finds_the_queues_open),
     TAP_TEST(queued_tasks_are_cancelled),
     TAP_TEST(waiting_tasks_are_cancelled),
     TAP_TEST(shielded_tasks_finish_what_they_do),
