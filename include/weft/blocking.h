@@ -41,6 +41,19 @@ WEFT_API intptr_t weft_blocking(weft_fn fn, void *arg);
  * of one that is dropped before, release(arg) is called once, when fn does not use it any more: at
  * once, or on the thread of fn; it must not wait.  NULL: nobody has to be told.  There is one more
  * reason for -ENOMEM: the future needs some memory.
+ *
+ * So a green thread can leave a call that runs, when it is cancelled or out of time, by a race with
+ * a sleep that never ends:
+ *
+ *     weft_wait_future call;
+ *     weft_sleep_future sleep;
+ *     weft_join_future race;
+ *     weft_branch branches[2] = {{.future = &call.future}, {.future = &sleep.future}};
+ *     weft_blocking_future(&call, fn, arg, release);
+ *     weft_sleep_future_init(&sleep, WEFT_NEVER);
+ *     weft_join_future_init(&race, WEFT_JOIN_RACE, branches, 2);
+ *     intptr_t rc = weft_await_future(&race.future);       < 0: it was left
+ *     rc = rc < 0 ? rc : branches[rc].result;
  */
 WEFT_API void weft_blocking_future(weft_wait_future *future, weft_fn fn, void *arg,
                                    void (*release)(void *arg));

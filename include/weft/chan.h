@@ -15,7 +15,9 @@
  *           is served first.
  * Waiting:  a call that waits gives -ECANCELED once the task was cancelled, and -ETIMEDOUT once its
  *           deadline has passed (weft_deadline, weft_in: there is no other form with a time limit);
- *           then nothing was sent or received.  A call that need not wait succeeds in any case.
+ *           then nothing was sent or received.  A call that need not wait succeeds in any case, so
+ *           who empties a channel that is never empty looks for itself:
+ *           while (weft_check() == 0 && weft_recv(jobs, &job) == 0).
  *           Called from a thread that is no worker it blocks that thread, which has no deadline.
  * Close:    wakes everybody.  Nothing more can be sent; what was sent before can be received.
  */

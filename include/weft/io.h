@@ -12,7 +12,8 @@
  *   -EBADF       somebody closed the descriptor meanwhile, by weft_close
  *   -EAGAIN      in a poll task, which cannot wait here: weft_fd_future does
  *
- * A call that was interrupted so has moved nothing.  EINTR is never given.
+ * A call that was interrupted so has moved nothing.  One that need not wait succeeds, but now and
+ * then it looks, too.  EINTR is never given.
  *
  * Descriptors are plain numbers and may come from anywhere.  Weft sets O_NONBLOCK when it first
  * has to know one (not on regular files and terminals).  Two rules: what was used here is closed by
@@ -96,7 +97,8 @@ WEFT_API weft_case weft_case_fd(int fd, int events);
 
 /*
  * Closes it.  Whoever waits for it gets -EBADF, and so do later calls; it is closed when the last
- * call that uses it has returned, mostly at once.
+ * call that uses it has returned, mostly at once.  Then its number is somebody else's: so who wants
+ * to end a connection that another task has uses weft_shutdown, and the other one closes it.
  *
  * 0 or an error of close, after which it is closed too; -EBADF: it is not open.
  */

@@ -21,7 +21,9 @@ WEFT_BEGIN
 
 typedef struct weft_scope_options {
     uint32_t size;
-    weft_time deadline;  /* of all its tasks and of the owner until close; 0: none */
+    /* Of all its tasks, and of the owner until close.  0, or later than the owner's: the owner's,
+     * as it was when the scope was opened. */
+    weft_time deadline;
     char *message;       /* gets the message of weft_fail of the task that failed first, or "" */
     size_t message_size; /* bytes there, the end included; a longer message is cut */
 } weft_scope_options;
@@ -40,11 +42,13 @@ WEFT_API int weft_scope_spawn(weft_scope *scope, weft_fn fn, void *arg,
                               const weft_task_options *options);
 
 /* Cancels all its tasks; `error` (a negative errno) is what close gives, unless there was an error
- * before.  From any task or thread. */
+ * before.  From any task or thread.  -EINVAL: `error` is none, or the scope is not open; then
+ * nobody was cancelled. */
 WEFT_API int weft_scope_cancel(weft_scope *scope, int error);
 
-/* Waits for all tasks, always, also if the caller is cancelled: then the tasks are cancelled too.
- * The first error, else 0.  -EPERM: not the owner; -EINVAL: not the innermost open scope. */
+/* Waits for all tasks, always, also if the caller is cancelled or out of time: then the tasks are
+ * cancelled too.  The owner's deadline is again what it was when the scope was opened.  The first
+ * error, else 0.  -EPERM: not the owner; -EINVAL: not the innermost open scope. */
 WEFT_API int weft_scope_close(weft_scope *scope);
 
 /* Closes it if it is open: for __attribute__((cleanup(weft_scope_end))). */

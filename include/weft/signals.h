@@ -67,8 +67,9 @@ typedef struct weft_drain_options {
     uint32_t size;
     const sigset_t *signals; /* that end the server; NULL: SIGINT and SIGTERM */
     int64_t patience_ns;     /* for the tasks, once it ends; 0: 10 s; WEFT_NEVER: any */
-    /* Called in a task when the listener was closed, to tell others: connections that would wait
-     * for the next request, say.  NULL: nobody. */
+    /* Called in a task of its own when the listener was closed, to tell others: connections that
+     * would wait for the next request, say.  It may wait; the patience begins when it returns.
+     * NULL: nobody. */
     void (*on_begin)(void *context, int number);
     void *context;
 } weft_drain_options;

@@ -17,6 +17,8 @@
  *               weft_deadline(old);
  *
  *           A foreign thread has no deadline and cannot be cancelled: it waits as long as it takes.
+ *           Who was cancelled and has to lock something to tidy up stands behind a shield for that:
+ *           weft_shield(1), weft_mutex_lock ... weft_shield(0).
  * Grants:   what was given to a task that waits is the task's, even if it is cancelled at that very
  *           moment: the call succeeds, and the next one that waits says -ECANCELED.
  * Order:    who waits longest is served first, but for the mutex, which says why not.

@@ -10,7 +10,8 @@
  *           from a thread that is no worker it blocks that thread.
  * Cancel:   a call that waits gives -ECANCELED once the calling task was cancelled, and -ETIMEDOUT
  *           once its deadline has passed; each time anew, until the task ends or stands behind a
- *           shield.  Both end a wait that has begun.
+ *           shield.  Both end a wait that has begun.  A call that need not wait mostly succeeds all
+ *           the same: a loop whose calls may never wait calls weft_check.
  * Blocking: a system call that waits, or a long computation, keeps the worker's thread; other
  *           workers go on, and after 10 ms a spare one stands in for it.  weft_check in a long loop
  *           lets others run; weft_blocking calls a function on a thread of its own.
@@ -101,7 +102,8 @@ WEFT_API int weft_shield(int on);
 WEFT_API int weft_yield(void);
 
 /* Sets the point in time after which waits give -ETIMEDOUT (WEFT_NEVER: none); gives the old one.
- */
+ * Of the calling task alone: one that it starts has none, but for those of a scope, which have that
+ * of the scope, and the pieces of weft_for and its like. */
 WEFT_API weft_time weft_deadline(weft_time deadline);
 
 /* The calling task; NULL outside.  Borrowed: no handle is given. */

@@ -45,8 +45,8 @@ static void close_fds(struct wf_poller *poller)
 
 static int add(struct wf_poller *poller, struct wf_entry *entry)
 {
-    return wf_sys_epoll_add(poller->fd, entry->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                            entry);
+    return wf_sys_epoll_add(poller->fd, entry->fd,
+                            EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP | EPOLLET, entry);
 }
 
 static void forget(struct wf_poller *poller, struct wf_entry *entry)
@@ -66,7 +66,8 @@ static struct wf_event translate(const struct epoll_event *from)
     if ((from->events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) {
         event.sides |= 1u << WF_SIDE_WRITE;
     }
-    event.is_hung_up = (from->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    /* Urgent data, too, ends a read early, with more behind it. */
+    event.is_hung_up = (from->events & (EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     return event;
 }
 

@@ -55,10 +55,13 @@ static int end(struct wf_entry *entry, bool is_kept)
 {
     int rc = 0;
     if (is_kept) {
-        struct wf_poller *poller = wf_load_relaxed(&entry->poller); /* relaxed: (I1) */
+        wf_spin_acquire(&entry->spin); /* under it: who ends the poller waits for that */
+        struct wf_poller *poller = wf_load_relaxed(&entry->poller); /* relaxed: the lock's */
         if (poller != NULL) {
             poller->backend->remove(poller, entry);
+            wf_store_relaxed(&entry->poller, NULL);
         }
+        wf_spin_release(&entry->spin);
     } else {
         rc = wf_sys_close(entry->fd);
     }
@@ -237,7 +240,10 @@ static void leave_poller(struct wf_entry *entry, void *context)
     if (wf_load_relaxed(&entry->poller) != poller) { /* relaxed: the CAS decides */
         return;
     }
-    if (wf_cas_relaxed(&entry->poller, &poller, NULL)) {
+    wf_spin_acquire(&entry->spin); /* who forgets the descriptor may be at the poller just now */
+    const bool is_ours = wf_cas_relaxed(&entry->poller, &poller, NULL);
+    wf_spin_release(&entry->spin);
+    if (is_ours) {
         end_waits(entry, 0);
     }
 }

@@ -141,12 +141,12 @@ static ssize_t use_file(struct file_call *file)
         const struct iovec whole = {.iov_base = file->buffer, .iov_len = file->size};
         rc = wf_sys_read_cached(file->fd, &whole, 1, file->offset);
     }
-    if (rc >= 0) {
-        wf_spend(use.self);
-    } else {
-        rc = call_slowly(&use, file);
-    }
+    const bool is_cached = rc >= 0;
+    rc = is_cached ? rc : call_slowly(&use, file);
     wf_use_end(&use);
+    if (is_cached) {
+        wf_spend(use.self);
+    }
     return rc;
 }
 

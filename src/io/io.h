@@ -63,7 +63,9 @@ enum wf_fd_kind {
 
 /* News of a side: grows by WF_NEWS when the kernel reports something. */
 enum {
-    WF_NEWS_HUNG_UP = 1, /* what follows does not block: the end, or an error */
+    /* To get less than one asked for says nothing from now on: the end, an error or urgent data is
+     * there. */
+    WF_NEWS_HUNG_UP = 1,
     WF_NEWS = 2,
 };
 /* What news never are. */
@@ -127,6 +129,7 @@ struct wf_use {
     struct wf_entry *entry;
     struct wf_poller *poller; /* of the task's runtime; NULL: a thread, which asks the kernel */
     struct weft_task *self;   /* NULL: a thread */
+    bool has_waited;          /* so others have run meanwhile */
 };
 
 /* fd.c  [any]  Begins to use it.  -EBADF: it is closed, or no number at all; -ENOMEM, and what
@@ -233,7 +236,7 @@ bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *
 /* uring.c  [task]  Whether others of its worker have calls to make as well: then the kernel is
  * given them all at once. */
 bool wf_uring_is_worth(const struct wf_use *use);
-/* uring.c  [owner]  Gives the kernel what the worker has for it; wakes tasks. */
+/* uring.c  [owner, monitor]  Gives the kernel what the worker has for it; wakes tasks. */
 void wf_uring_flush(struct wf_poller *poller, struct wf_worker *worker);
 /* uring.c  [watcher]  Gives the kernel what a worker has for it that has not come to it. */
 void wf_uring_relieve(struct wf_poller *poller);

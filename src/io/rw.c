@@ -64,8 +64,8 @@ call_once(struct wf_use *use, const struct transfer *transfer, enum wf_fd_kind k
     const bool is_write =
         transfer->call == call_write || (transfer->call == call_sendto && transfer->to == NULL);
     ssize_t moved;
-    if (is_socket(kind) && (is_read || is_write) && (transfer->flags & MSG_DONTWAIT) == 0 &&
-        wf_has_rings(use) && wf_uring_is_worth(use)) {
+    if (is_socket(kind) && transfer->size > 0 && (is_read || is_write) &&
+        (transfer->flags & MSG_DONTWAIT) == 0 && wf_has_rings(use) && wf_uring_is_worth(use)) {
         const struct wf_ring_call call = {
             .what = is_read ? WF_RING_RECV : WF_RING_SEND,
             .fd = use->fd,
@@ -140,9 +140,9 @@ static ssize_t move_file(struct wf_use *use, const struct transfer *transfer)
         got = wf_sys_read_cached(use->fd, transfer->parts, transfer->count, -1);
     }
     if (got < 0) {
+        use->has_waited = true;
         return move_file_slowly(use, transfer);
     }
-    wf_spend(use->self);
     return got;
 }
 
@@ -157,7 +157,6 @@ move_once(struct wf_use *use, enum wf_fd_kind kind, const struct transfer *trans
     if (kind == WF_FD_FILE && use->self != NULL) {
         return move_file(use, transfer);
     }
-    bool has_waited = false;
     for (;;) { /* ends with what the call gives, or when it may not wait on */
         const uint32_t news = wf_use_news(use, transfer->side);
         moved = attempt(use, transfer, news, kind);
@@ -168,12 +167,19 @@ move_once(struct wf_use *use, enum wf_fd_kind kind, const struct transfer *trans
         if (moved != 0) {
             break;
         }
-        has_waited = true;
-    }
-    if (!has_waited && moved >= 0 && use->self != NULL) {
-        wf_spend(use->self);
+        use->has_waited = true;
     }
     return moved;
+}
+
+/* [inside]  Goes out, and lets others run if it is time for that: not before, since a task that
+ * never goes on would stay inside. */
+static inline __attribute__((always_inline)) void end_and_spend(struct wf_use *use, bool is_well)
+{
+    wf_use_end(use);
+    if (is_well && use->self != NULL && !use->has_waited) {
+        wf_spend(use->self);
+    }
 }
 
 /* Inlined into the calls that count: what is not theirs falls away. */
@@ -188,7 +194,7 @@ static inline __attribute__((always_inline)) ssize_t move_by(int fd,
     }
     moved = wf_use_classify(&use, &kind);
     moved = moved == 0 ? move_once(&use, kind, transfer) : moved;
-    wf_use_end(&use);
+    end_and_spend(&use, moved >= 0);
     return moved;
 }
 
@@ -225,7 +231,7 @@ static inline __attribute__((always_inline)) ssize_t move_all(int fd, struct tra
             }
         } while (moved > 0 && transfer->size > 0);
     }
-    wf_use_end(&use);
+    end_and_spend(&use, moved >= 0);
     return moved < 0 ? moved : done;
 }
 

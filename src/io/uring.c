@@ -308,7 +308,11 @@ bool wf_uring_is_worth(const struct wf_use *use)
 
 void wf_uring_flush(struct wf_poller *poller, struct wf_worker *worker)
 {
-    struct wf_uring *uring = wf_load_relaxed(&poller->rings[worker->index]); /* relaxed: ours */
+    struct wf_uring *uring =
+        worker->index < poller->ring_count ? wf_load_acquire(&poller->rings[worker->index]) : NULL;
+    if (uring == NULL) { /* (U3) it has none, or none yet */
+        return;
+    }
     if (owed(uring) > 0) {
         WF_REACHED("uring.given_together");
         wf_lock_acquire(&uring->lock);

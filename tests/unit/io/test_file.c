@@ -676,6 +676,29 @@ static void who_never_waits_hears_a_cancel_too(void)
     run_under(EVERYWHERE, end_all_endless);
 }
 
+static intptr_t call_for_ever_shielded(void *arg)
+{
+    CHECK_EQ(weft_shield(1), 0);
+    return call_for_ever(arg); /* never returns: the runtime is closed by force */
+}
+
+/* Wherever it stands when it is taken away, the descriptor is not in use for ever. */
+static void a_forced_close_leaves_what_never_waits(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        struct endless endless = {.call = write_a_byte, .fd = open("/dev/null", O_WRONLY)};
+        weft_runtime *runtime = NULL;
+        CHECK(endless.fd >= 0);
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        weft_task *task = go_into(runtime, call_for_ever_shielded, &endless);
+        wait_for(&endless.has_begun, 1);
+        CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+        CHECK_EQ(weft_await(task), -ECANCELED);
+        CHECK_EQ(weft_close(endless.fd), 0);
+        CHECK(!is_open(endless.fd));
+    }
+}
+
 #ifdef WF_TEST_AIDS
 
 static intptr_t copy_with_fault(void *arg)
@@ -726,6 +749,7 @@ static void a_call_on_a_file_that_fails_says_so(void)
 #endif
 
 static const struct tap_test tests[] = {
+    TAP_TEST(a_forced_close_leaves_what_never_waits),
     TAP_TEST(who_never_waits_hears_a_cancel_too),
     TAP_TEST(what_is_written_is_read),
     TAP_TEST(a_socket_has_no_places),
