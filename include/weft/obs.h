@@ -54,6 +54,8 @@ typedef struct weft_stats {
     uint64_t blocking_waiting; /* jobs that wait for one now */
     uint64_t blocking_done;    /* jobs that ran */
     uint64_t blocking_refused; /* threads for them that could not be started */
+    uint64_t timers_fired;     /* sleeps and deadlines whose time has come */
+    uint64_t io_events;        /* that the kernel told of descriptors */
     enum weft_io io;           /* by which it does I/O; WEFT_IO_AUTO: no task has needed any yet */
     uint64_t lost_wakeups;     /* build option WEFT_PARK_TIMEOUT_MS: work beside a sleeper */
 } weft_stats;

@@ -18,9 +18,12 @@ static struct wf_poller *of_driver(struct wf_driver *driver)
 }
 
 /* True: among them was a call. */
-static bool tell(const struct wf_event *events, int count)
+static bool tell(struct wf_poller *poller, const struct wf_event *events, int count)
 {
     bool is_called = false;
+    if (count > 0) {
+        (void)wf_fetch_add_relaxed(&poller->driver.events, (uint64_t)count); /* a number */
+    }
     for (int i = 0; i < count; i++) {
         if (events[i].ring != NULL) {
             wf_uring_gather(events[i].ring);
@@ -54,7 +57,7 @@ static void gather(struct wf_driver *driver, struct wf_worker *worker)
     struct wf_poller *poller = of_driver(driver);
     const int count = poller->caught_count;
     poller->caught_count = 0;
-    (void)tell(poller->caught, count); /* a call was for the caller, and is heard */
+    (void)tell(poller, poller->caught, count); /* a call was for the caller, and is heard */
     wf_uring_relieve(poller);
 }
 
@@ -71,7 +74,7 @@ static void look(struct wf_driver *driver, struct wf_worker *worker)
     const int count = poller->backend->wait(poller, events, most, 0);
     /* It was for the watcher, if there is one: who began to be after we had looked for it.
      * relaxed: it was before the call, of which the kernel has told us. */
-    if (tell(events, count) && worker != NULL &&
+    if (tell(poller, events, count) && worker != NULL &&
         wf_load_relaxed(&worker->runtime->is_watched) != 0) {
         poller->backend->call(poller);
     }

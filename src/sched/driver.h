@@ -30,6 +30,7 @@ struct wf_driver {
     /* [closer]  No thread of the runtime and no stranger is left: frees it. */
     void (*free)(struct wf_driver *driver);
     WF_ATOMIC(int) io;            /* [any: write]  enum weft_io: what it is by now */
+    WF_ATOMIC(uint64_t) events;   /* [any: add]  that it brought */
     WF_ATOMIC(int64_t) looked_ns; /* [any: write]  when somebody last looked */
 };
 

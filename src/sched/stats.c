@@ -96,6 +96,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .blocking_waiting = wf_load_relaxed(&blocking->waiting),
         .blocking_done = wf_load_relaxed(&blocking->done),
         .blocking_refused = wf_load_relaxed(&blocking->refused),
+        .io_events = driver != NULL ? wf_load_relaxed(&driver->events) : 0,
         .io = driver != NULL ? (enum weft_io)wf_load_relaxed(&driver->io) : WEFT_IO_AUTO,
         .lost_wakeups = wf_load_relaxed(&runtime->idle.lost_wakeups), /* relaxed: a number */
     };
@@ -107,6 +108,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         weft_counters counters;
         read_worker(&runtime->workers[i], &counters);
         add(&out->total, &counters);
+        out->timers_fired += wf_counter_read(&runtime->workers[i].timers.fired);
         size_t cached = wf_stack_cache_count(&runtime->workers[i].stacks);
         cached += wf_load_relaxed(&runtime->workers[i].spare) != NULL ? 1 : 0; /* relaxed: a hint */
         out->stacks -= cached < out->stacks ? cached : out->stacks;

@@ -130,6 +130,7 @@ static unsigned take_due(struct wf_timers *timers, int64_t now_ns, struct weft_t
         tasks[count++] = wf_container_of(timer, struct wf_alarm, timer)->task;
     }
     wf_store_relaxed(&timers->next_ns, wf_wheel_next_ns(&timers->wheel)); /* relaxed: (A1) */
+    wf_counter_add(&timers->fired, count);
     wf_lock_release(&timers->lock);
     return count;
 }

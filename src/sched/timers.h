@@ -22,6 +22,7 @@ struct wf_timers {
     struct wf_wheel wheel;      /* [lock] */
     struct wf_list due;         /* [lock]  out of the wheel, but nobody was woken yet */
     WF_ATOMIC(int64_t) next_ns; /* [lock: write] [any: read]  not after its first timer */
+    WF_ATOMIC(uint64_t) fired;  /* [lock: write] [any: read]  whose time has come */
 };
 
 /* Wakes a task at a point in time.  `place` of the timer is the worker in whose timers it is set,

@@ -614,6 +614,7 @@ static intptr_t hear_while_busy(void *arg)
         CHECK_EQ(weft_await(spinners[i]), 0);
     }
     CHECK_EQ(weft_await(reader), 0);
+    CHECK(stats_of(weft_runtime_self()).io_events > 0);
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
     return 0;

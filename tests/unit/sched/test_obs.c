@@ -58,6 +58,12 @@ static intptr_t yield_some(void *arg)
     return 0;
 }
 
+static intptr_t sleep_a_little(void *arg)
+{
+    (void)arg;
+    return weft_sleep(WEFT_MILLISECOND);
+}
+
 static void count_ends(weft_runtime *runtime, const struct setting *setting)
 {
     wf_atomic_u32 never = {0};
@@ -74,13 +80,16 @@ static void count_ends(weft_runtime *runtime, const struct setting *setting)
         CHECK_EQ(weft_cancel(task), 0);
         CHECK_EQ(weft_await(task), -ECANCELED);
     }
+    CHECK_EQ(weft_await(go_into(runtime, sleep_a_little, NULL)), 0);
     while (stats_of(runtime).live > 0) { /* whoever awaits may be told a moment earlier */
         (void)sched_yield();
     }
     const weft_stats stats = stats_of(runtime);
     CHECK_EQ(stats.workers, setting->workers);
-    CHECK_EQ(stats.total.spawned, GOOD + BAD + CANCELLED);
-    CHECK_EQ(stats.total.completed, GOOD + BAD + CANCELLED);
+    CHECK_EQ(stats.total.spawned, GOOD + BAD + CANCELLED + 1);
+    CHECK_EQ(stats.total.completed, GOOD + BAD + CANCELLED + 1);
+    CHECK_EQ(stats.timers_fired, 1);
+    CHECK_EQ(stats.io_events, 0);
     CHECK_EQ(stats.total.failed, BAD);
     CHECK_EQ(stats.total.cancelled, CANCELLED);
     CHECK(stats.total.yielded >= (uint64_t)GOOD * YIELDS);
