@@ -8,6 +8,9 @@
  * come, and only make somebody look for nothing.
  *
  * Calls come by an eventfd whose edges are reported too.  Nobody reads it: each write is an edge.
+ *
+ * Who is told of an entry has its address from the kernel, which orders what was written there
+ * before; the language does not know that, so a number says it too (I6).
  */
 #include "io/io.h"
 #include "os/sys.h"
@@ -45,6 +48,7 @@ static void close_fds(struct wf_poller *poller)
 
 static int add(struct wf_poller *poller, struct wf_entry *entry)
 {
+    (void)wf_fetch_add_release(&poller->added, 1); /* (I6) */
     return wf_sys_epoll_add(poller->fd, entry->fd,
                             EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP | EPOLLET, entry);
 }
@@ -76,6 +80,7 @@ static int wait(struct wf_poller *poller, struct wf_event *events, int count, in
     struct epoll_event found[WF_IO_EVENTS_MAX];
     count = count < (int)WF_IO_EVENTS_MAX ? count : (int)WF_IO_EVENTS_MAX;
     count = wf_sys_epoll_wait(poller->fd, found, count, deadline_ns);
+    (void)wf_load_acquire(&poller->added); /* (I6) */
     for (int i = 0; i < count; i++) {
         events[i] = translate(&found[i]);
     }

@@ -127,6 +127,32 @@ void wf_use_end(struct wf_use *use)
     wf_entry_leave(use->entry);
 }
 
+/* [closer] */
+static void let_go(struct wf_parting *parting)
+{
+    wf_entry_leave(wf_container_of(parting, struct wf_hold, parting)->use->entry);
+}
+
+static bool can_be_taken_away(const struct wf_use *use)
+{
+    return use->self != NULL && use->self->body != WF_BODY_POLL;
+}
+
+void wf_hold_begin(struct wf_hold *hold, struct wf_use *use)
+{
+    *hold = (struct wf_hold){.parting = {.forget = let_go}, .use = use};
+    if (can_be_taken_away(use)) {
+        wf_parting_add(use->self, &hold->parting);
+    }
+}
+
+void wf_hold_end(struct wf_hold *hold)
+{
+    if (can_be_taken_away(hold->use)) {
+        wf_parting_remove(hold->use->self, &hold->parting);
+    }
+}
+
 /* ---- what it is ---------------------------------------------------------------------------- */
 
 /* A Unix socket stops at borders that its peer has set, with more behind them. */

@@ -117,10 +117,14 @@ static ssize_t call_slowly(struct wf_use *use, struct file_call *file)
                                       .buffer = file->buffer,
                                       .size = file->size,
                                       .offset = file->offset};
-    return wf_has_rings(use) && wf_use_classify(use, &kind) == 0 && kind == WF_FD_FILE &&
-                   file->offset >= 0 && wf_ring_call(use, &call, &result)
-               ? result
-               : wf_call_blocking(run_call, file);
+    if (!wf_has_rings(use) || wf_use_classify(use, &kind) != 0 || kind != WF_FD_FILE ||
+        file->offset < 0 || !wf_ring_call(use, &call, &result)) {
+        struct wf_hold hold;
+        wf_hold_begin(&hold, use);
+        result = wf_call_blocking(run_call, file);
+        wf_hold_end(&hold);
+    }
+    return result;
 }
 
 /* [any]  What is in the cache is had at once. */
@@ -355,8 +359,13 @@ int weft_copy(int to, int from, size_t limit, size_t *copied)
     if (rc == 0) {
         rc = end_begin(&copy.from, from);
         if (rc == 0) {
+            struct wf_hold holds[2];
+            wf_hold_begin(&holds[0], &copy.from.use);
+            wf_hold_begin(&holds[1], &copy.to.use);
             choose(&copy);
             rc = copy_all(&copy, limit);
+            wf_hold_end(&holds[1]);
+            wf_hold_end(&holds[0]);
             wf_use_end(&copy.from.use);
         }
         wf_use_end(&copy.to.use);

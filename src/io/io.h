@@ -22,6 +22,7 @@
  *   I3    table.c grow: CAS              entry: load                   the page of entries
  *   I4    fd.c happened: store news      news: load                    what the kernel had by then
  *   I5    resolve.c lookup_put: sub      the last one's sub            every use of a lookup
+ *   I6    epoll.c add: add               wait: load                    the entry, past the kernel
  *   U1    uring.c complete: store        its task: load                what the kernel has told
  *   U3    uring.c ring_of: store         relieve: load                 the ring of a spare
  *   U2    uring.c begin: store           gather: load                  the call, through the kernel
@@ -179,6 +180,15 @@ int wf_use_wait_until(struct wf_use *use, enum wf_side side, uint32_t news, int6
 /* fd.c  [inside]  The same in phases, as sync.h has them. */
 int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
                       struct wf_wait_node *node);
+/* A use that waits for something else than its descriptor: if its task never goes on, it is out. */
+struct wf_hold {
+    struct wf_parting parting;
+    struct wf_use *use;
+};
+/* fd.c  [inside]  Around such a wait. */
+void wf_hold_begin(struct wf_hold *hold, struct wf_use *use);
+void wf_hold_end(struct wf_hold *hold);
+
 /* fd.c  [task]  A descriptor that was opened just now, and does not block. */
 int wf_fd_adopt(int fd, enum wf_fd_kind kind);
 /* socket.c  [any]  weft_poll_fd with an end of its own, after which it gives -ETIME. */
@@ -374,6 +384,7 @@ struct wf_poller {
     const struct wf_backend *backend;    /* [const] */
     int fd;                              /* [const]  of the backend */
     int call_fd;                         /* [const]  an eventfd */
+    wf_atomic_u32 added;                 /* [any: add]  see epoll.c */
     unsigned ring_count;                 /* [const]  see uring.c; so for the next one */
     WF_ATOMIC(struct wf_uring *) *rings; /* [owner, by its index: write]  NULL: none, or not yet */
     int events_max;                      /* [const]  taken at once: options.io_events_max */

@@ -125,8 +125,13 @@ static ssize_t move_file_slowly(struct wf_use *use, const struct transfer *trans
     const bool is_known = is_vector ? transfer->count >= 0 && transfer->count <= IOV_MAX
                                     : transfer->call == call_read || transfer->call == call_write;
     ssize_t result;
-    return is_known && wf_ring_call(use, &call, &result) ? result
-                                                         : wf_call_blocking(run_file_call, &file);
+    if (!is_known || !wf_ring_call(use, &call, &result)) {
+        struct wf_hold hold;
+        wf_hold_begin(&hold, use);
+        result = wf_call_blocking(run_file_call, &file);
+        wf_hold_end(&hold);
+    }
+    return result;
 }
 
 /* [inside, task]  What is in the cache is had at once. */

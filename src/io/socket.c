@@ -30,13 +30,23 @@ static bool is_of_connection(int rc)
            rc == -ENETUNREACH;
 }
 
+/* [inside] */
+static int sleep_inside(struct wf_use *use, int64_t ns)
+{
+    struct wf_hold hold;
+    wf_hold_begin(&hold, use);
+    const int rc = weft_sleep(ns);
+    wf_hold_end(&hold);
+    return rc;
+}
+
 /* [inside]  Waits a moment, longer each time; the error when that was long enough. */
-static int wait_for_better_times(int rc, int64_t *pause_ns, int64_t *paused_ns)
+static int wait_for_better_times(struct wf_use *use, int rc, int64_t *pause_ns, int64_t *paused_ns)
 {
     if (*paused_ns >= PAUSES_NS) {
         return rc;
     }
-    int interrupted = weft_sleep(*pause_ns);
+    int interrupted = sleep_inside(use, *pause_ns);
     *paused_ns += *pause_ns;
     *pause_ns = *pause_ns < PAUSE_MAX_NS ? 2 * *pause_ns : PAUSE_MAX_NS;
     return interrupted;
@@ -63,7 +73,7 @@ static int accept_one(struct wf_use *use, struct sockaddr *address, socklen_t *a
             WF_REACHED("socket.connection_skipped");
             rc = 0;
         } else if (is_shortage(rc) && (use->self == NULL || use->self->body != WF_BODY_POLL)) {
-            rc = wait_for_better_times(rc, &pause_ns, &paused_ns);
+            rc = wait_for_better_times(use, rc, &pause_ns, &paused_ns);
         } else {
             return rc;
         }
@@ -131,7 +141,7 @@ int weft_connect(int fd, const struct sockaddr *address, socklen_t address_size)
         uint32_t news = wf_use_news(&use, WF_SIDE_WRITE);
         rc = wf_sys_connect(fd, address, address_size);
         while (rc == -EAGAIN) { /* a Unix socket whose peer has too many waiting: no news come */
-            rc = weft_sleep(PAUSE_FIRST_NS);
+            rc = sleep_inside(&use, PAUSE_FIRST_NS);
             rc = rc != 0 ? rc : wf_sys_connect(fd, address, address_size);
         }
         /* A poll task calls again when the socket can be written to. */
