@@ -134,20 +134,31 @@ static void its_result_is_that_of_the_call(void)
     run_under(EVERYWHERE, await_some);
 }
 
-/* The function is at its gate when the sleep ends: the race goes on without it. */
-static intptr_t race_a_sleep(void *arg)
+/* A race of a function that comes to its gate, and a sleep, which ends first. */
+static void lose_to_a_sleep(struct errand *errand, int64_t nap_ns)
 {
-    (void)arg;
     weft_wait_future work;
-    weft_wait_future quick;
     weft_sleep_future nap;
-    struct errand errand = {.plain = 1};
-    weft_blocking_future(&work, pass, &errand, release);
-    weft_sleep_future_init(&nap, weft_in(WEFT_MILLISECOND));
+    weft_blocking_future(&work, pass, errand, release);
+    weft_sleep_future_init(&nap, weft_in(nap_ns));
     weft_branch branches[2] = {{.future = &work.future}, {.future = &nap.future}};
     weft_join_future race;
     weft_join_future_init(&race, WEFT_JOIN_RACE, branches, 2);
     CHECK_EQ(weft_await_future(&race.future), 1);
+}
+
+/* The function is at its gate when the sleep ends: the race goes on without it. */
+static intptr_t race_a_sleep(void *arg)
+{
+    (void)arg;
+    weft_wait_future quick;
+    struct errand errand;
+    int64_t nap_ns = WEFT_MILLISECOND;
+    do { /* until the sleep is long enough: one that was not begun by then never is */
+        errand = (struct errand){.plain = 1};
+        lose_to_a_sleep(&errand, nap_ns);
+        nap_ns *= 2;
+    } while (wf_load_acquire(&errand.released) != 0); /* by release, at once */
     wait_for(&errand.begun, 1);
     CHECK_EQ(wf_load_acquire(&errand.released), 0);
     weft_blocking_future(&quick, echo, (void *)9, NULL); /* another one is not in its way */
