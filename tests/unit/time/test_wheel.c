@@ -210,7 +210,39 @@ static void a_wheel_says_what_a_search_says(void)
     }
 }
 
+/* The check that assertions rely on sees what is wrong, and only that. */
+static void a_broken_wheel_is_seen(void)
+{
+    struct wf_timer timer;
+    wf_wheel_init(&wheel, 0);
+    wf_timer_init(&timer);
+    wf_wheel_arm(&wheel, &timer, 3 * WF_TICK_NS);
+    CHECK(wf_wheel_check(&wheel));
+    wheel.occupied[0] ^= 1; /* a slot that is marked and empty */
+    CHECK(!wf_wheel_check(&wheel));
+    wheel.occupied[0] ^= 1;
+    const uint64_t tick = timer.tick;
+    const uint64_t wrong[] = {tick + 1, tick ^ (UINT64_C(1) << 40)}; /* its slot, its level */
+    for (int i = 0; i < 2; i++) {
+        timer.tick = wrong[i];
+        CHECK(!wf_wheel_check(&wheel));
+    }
+    timer.tick = tick;
+    wheel.now = tick + 1; /* it should have gone off */
+    CHECK(!wf_wheel_check(&wheel));
+    wheel.now = 0;
+    timer.is_armed = false;
+    CHECK(!wf_wheel_check(&wheel));
+    timer.is_armed = true;
+    wheel.count++;
+    CHECK(!wf_wheel_check(&wheel));
+    wheel.count--;
+    CHECK(wf_wheel_check(&wheel));
+    CHECK(wf_wheel_disarm(&wheel, &timer));
+}
+
 static const struct tap_test tests[] = {
+    TAP_TEST(a_broken_wheel_is_seen),
     TAP_TEST(a_timer_fires_in_time_at_every_age),
     TAP_TEST(a_long_time_without_a_look_loses_nothing),
     TAP_TEST(the_end_of_the_clock_is_a_deadline_like_any),
