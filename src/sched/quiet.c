@@ -304,6 +304,16 @@ static void tell_deadlock(weft_runtime *runtime, const weft_deadlock *deadlock)
     wf_join_main_break(runtime);
 }
 
+/* [world stopped]  Of tasks, so far; and one. */
+static uint64_t turns(weft_runtime *runtime)
+{
+    uint64_t sum = 1;
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
+        sum += wf_counter_read(&runtime->workers[i].counters.polled);
+    }
+    return sum;
+}
+
 /* [loop, control thread] */
 static void look_for_deadlock(weft_runtime *runtime, size_t live)
 {
@@ -314,8 +324,11 @@ static void look_for_deadlock(weft_runtime *runtime, size_t live)
     inquiry.found = (weft_deadlock){.count = live, .text = inquiry.text ? inquiry.text : ""};
     bool is_found = false;
     if (is_control || wf_world_try_stop(runtime)) {
-        is_found = is_deadlock(runtime, live);
+        /* Somebody woke up and found it once more, before anybody could do something about it. */
+        const uint64_t now = turns(runtime);
+        is_found = runtime->told_at != now && is_deadlock(runtime, live);
         if (is_found) {
+            runtime->told_at = now;
             describe_deadlock(runtime, &inquiry);
         }
         if (!is_control) {

@@ -666,6 +666,7 @@ struct weft_runtime {
 
     struct wf_parker closer;           /* where weft_runtime_close waits */
     WF_ATOMIC(uint64_t) quiet_at;      /* [loop: write]  activity as of the last report */
+    uint64_t told_at;                  /* [world stopped]  turns as of the last deadlock */
     WF_ATOMIC(uint32_t) is_deadlocked; /* [loop: write] [any: read] */
     struct wf_waiter main_waiter;      /* where weft_run waits */
     WF_ATOMIC(uint32_t) has_main;      /* [weft_run: write] [any: read]  it does */
