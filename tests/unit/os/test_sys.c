@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -89,8 +90,32 @@ static void signals_cut_no_call_short(void)
     CHECK_EQ(wf_sys_close(fds[1]), 0);
 }
 
+/* The error of the kernel comes as it is, and errno is nobody's business. */
+static void no_descriptor_is_an_error_of_each_call(void)
+{
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    CHECK_EQ(wf_sys_read(-1, &byte, 1), -EBADF);
+    CHECK_EQ(wf_sys_write(-1, &byte, 1), -EBADF);
+    CHECK_EQ(wf_sys_readv(-1, &part, 1), -EBADF);
+    CHECK_EQ(wf_sys_writev(-1, &part, 1), -EBADF);
+    CHECK_EQ(wf_sys_recvfrom(-1, &byte, 1, 0, NULL, NULL), -EBADF);
+    CHECK_EQ(wf_sys_sendto(-1, &byte, 1, 0, NULL, 0), -EBADF);
+    CHECK_EQ(wf_sys_recvmsg(-1, &message, 0), -EBADF);
+    CHECK_EQ(wf_sys_sendmsg(-1, &message, 0), -EBADF);
+    CHECK_EQ(wf_sys_accept(-1, NULL, NULL), -EBADF);
+    CHECK_EQ(wf_sys_shutdown(-1, SHUT_RD), -EBADF);
+    CHECK_EQ(wf_sys_fsync(-1), -EBADF);
+    CHECK_EQ(wf_sys_fdatasync(-1), -EBADF);
+    CHECK_EQ(wf_sys_copy_file_range(-1, -1, 1), -EBADF);
+    CHECK_EQ(wf_sys_sendfile(-1, -1, 1), -EBADF);
+    CHECK_EQ(wf_sys_splice(-1, -1, 1), -EBADF);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_wait_for_events_ends_in_time),
     TAP_TEST(signals_cut_no_call_short),
+    TAP_TEST(no_descriptor_is_an_error_of_each_call),
 };
 TAP_MAIN(tests)
