@@ -607,6 +607,9 @@ def try_fault(build, number, fault):
 def main(arguments):
     if arguments == ["--texts"]:
         return check_texts()
+    if not arguments or arguments[0].startswith("-"):
+        print(__doc__, file=sys.stderr)
+        return 2
     build = pathlib.Path(arguments[0]).resolve()
     wanted = [(i, f) for i, f in enumerate(FAULTS)
               if not arguments[1:] or any(word in f[0] for word in arguments[1:])]
