@@ -62,6 +62,8 @@ typedef int64_t wf_deque_diff;
 #define WF_INJECT_BATCH_MAX 64u
 /* The smaller batch of the depth-first order: one to run and up to this many to keep. */
 #define WF_INJECT_BATCH_DEPTH_FIRST 16u
+/* When so many wait in the global queue and a ring has no room for them, those in it give way. */
+#define WF_CROWD (WF_RING_CAPACITY / 4)
 
 /* Workers of one runtime.  The bitmap of sleepers grows with it, one word for 64; a notify reads
  * them in turn.  Larger machines exist, but one runtime across more would want several. */
@@ -76,9 +78,10 @@ typedef int64_t wf_deque_diff;
 #define WF_LIFO_RUNS_MAX 3u
 
 /* A worker looks at the global queue about this often, in nanoseconds: so many turns lie between
- * two looks as fit into it by the moving average of a turn, in which the newest counts a tenth. */
+ * two looks as fit into it by the moving average of a turn, in which the newest counts a tenth; but
+ * no more than a full ring takes to give everybody in it one. */
 #define WF_GLOBAL_LATENCY_NS INT64_C(1000000)
-#define WF_GLOBAL_INTERVAL_MAX 255u
+#define WF_GLOBAL_INTERVAL_MAX (WF_RING_CAPACITY - 1)
 #define WF_TURN_FIRST_NS INT64_C(50000)
 #define WF_TURN_WEIGHT 10
 /* While turns are longer than this, in nanoseconds, the clock is read at each of them, so that a

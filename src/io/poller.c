@@ -70,7 +70,11 @@ static void look(struct wf_driver *driver, struct wf_worker *worker)
 {
     struct wf_event events[WF_POLLER_GLANCE];
     struct wf_poller *poller = of_driver(driver);
-    const int most = poller->events_max < WF_POLLER_GLANCE ? poller->events_max : WF_POLLER_GLANCE;
+    int most = poller->events_max < WF_POLLER_GLANCE ? poller->events_max : WF_POLLER_GLANCE;
+    if (worker != NULL) {
+        const int room = (int)wf_ring_room(&worker->ring);
+        most = room >= most ? most : room > 0 ? room : 1;
+    }
     const int count = poller->backend->wait(poller, events, most, 0);
     /* It was for the watcher, if there is one: who began to be after we had looked for it.
      * relaxed: it was before the call, of which the kernel has told us. */

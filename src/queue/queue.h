@@ -96,6 +96,13 @@ void wf_ring_init(struct wf_ring *ring);
 void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn overflow,
                   void *context);
 
+/* [owner]  The same if there is room; false: the item is the caller's still. */
+bool wf_ring_try_push(struct wf_ring *ring, struct wf_node *item);
+
+/* [owner]  Moves all to the end of `out`, oldest first; gives how many.  None, if a thief is at
+ * work. */
+size_t wf_ring_take_all(struct wf_ring *ring, struct wf_chain *out);
+
 /* [owner]  Takes as many of the chain as there is room for, oldest first, at one publication; the
  * rest stays in `chain` and is the caller's.  There may be none even in a ring that the owner has
  * emptied: a thief that was preempted in the middle of its steal holds the room until it runs.

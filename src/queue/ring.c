@@ -65,22 +65,23 @@ static wf_ring_pair look(struct wf_ring *ring)
     return head;
 }
 
-/* [owner]  Takes the oldest half out at one stroke.  False: a thief came in between. */
-static bool take_half(struct wf_ring *ring, wf_ring_pair head, struct wf_chain *batch)
+/* [owner]  Takes the oldest out at one stroke; so many are there, and no thief is at work.  False:
+ * one came in between. */
+static bool take_oldest(struct wf_ring *ring, wf_ring_pair head, wf_ring_pos count,
+                        struct wf_chain *batch)
 {
-    const wf_ring_pos half = WF_RING_CAPACITY / 2;
     wf_ring_pos first = real_of(head);
-    wf_ring_pos next = (wf_ring_pos)(first + half);
+    wf_ring_pos next = (wf_ring_pos)(first + count);
     /* (R3) release: who sees this head sees a tail at or past it. */
     if (!wf_cas_release(&ring->head, &head, pair(next, next))) {
         WF_REACHED("ring.overflow_lost_to_thief");
         return false;
     }
     wf_plain_store(&ring->known, pair(next, next));
-    for (wf_ring_pos i = 0; i < half; i++) {
+    for (wf_ring_pos i = 0; i < count; i++) {
         wf_chain_push(batch, wf_plain_load(slot_at(ring, (wf_ring_pos)(first + i))));
     }
-    wf_counter_add(&ring->counters.overflowed, half);
+    wf_counter_add(&ring->counters.overflowed, count);
     return true;
 }
 
@@ -98,7 +99,7 @@ static bool make_room(struct wf_ring *ring, wf_ring_pos tail, wf_overflow_fn ove
             return false;
         }
         struct wf_chain batch = {0};
-        if (take_half(ring, head, &batch)) {
+        if (take_oldest(ring, head, WF_RING_CAPACITY / 2, &batch)) {
             overflow(context, &batch);
             return true;
         }
@@ -142,6 +143,30 @@ void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn ove
     } else {
         push_full(ring, item, overflow, context);
     }
+}
+
+bool wf_ring_try_push(struct wf_ring *ring, struct wf_node *item)
+{
+    WEFT_ASSERT(item != NULL);
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    if (distance(steal_of(wf_plain_load(&ring->known)), tail) >= WF_RING_CAPACITY &&
+        distance(steal_of(look(ring)), tail) >= WF_RING_CAPACITY) {
+        return false;
+    }
+    wf_counter_add(&ring->counters.pushed, 1);
+    put(ring, tail, item);
+    return true;
+}
+
+size_t wf_ring_take_all(struct wf_ring *ring, struct wf_chain *out)
+{
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    wf_ring_pair head = look(ring);
+    wf_ring_pos count = distance(real_of(head), tail);
+    if (steal_of(head) != real_of(head) || count == 0 || !take_oldest(ring, head, count, out)) {
+        return 0;
+    }
+    return count;
 }
 
 size_t wf_ring_room(struct wf_ring *ring)

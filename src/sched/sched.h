@@ -317,6 +317,7 @@ struct wf_worker {
     uint32_t global_turns;   /* [owner]  polls since the last */
     uint32_t turns;          /* [owner]  of the loop */
     bool is_after_global;    /* [owner]  the turn before began there */
+    uint64_t settled_at;     /* [owner]  `polled` when all that came from there have had a turn */
     int64_t global_ns;       /* [owner]  when the last was */
     int64_t task_ns;         /* [owner]  moving average of a turn */
     struct wf_random random; /* [owner] */
@@ -392,6 +393,16 @@ int wf_start_report(struct wf_start *start, int rc);
 
 /* steal.c  [owner]  Into the worker's own queue, behind the others; calls a sleeper. */
 void wf_steal_push(struct wf_worker *worker, struct weft_task *task);
+/* [owner, fair]  The same of one that has had its turn: nobody loses a place to it. */
+void wf_steal_push_back(struct wf_worker *worker, struct weft_task *task);
+/* steal.c  [any]  Calls a sleeper for what was queued; the worker at hand, or NULL. */
+void wf_steal_notify(weft_runtime *runtime, struct wf_worker *worker);
+
+/* fetch.c  [owner]  One of the global queue, with a fair share of others for the worker's own;
+ * NULL: there is none.  And one of a queue of another priority. */
+struct weft_task *wf_fetch(struct wf_worker *worker);
+struct weft_task *wf_fetch_one(struct wf_worker *worker, struct wf_inject *inject);
+
 /* steal.c  [owner]  Since it rested, it has something to be watched for the first time: a task in
  * its slot, or an alarm. */
 void wf_steal_need_watcher(struct wf_worker *worker);

@@ -32,7 +32,7 @@
 
 /* ---- putting ------------------------------------------------------------------------------- */
 
-static void notify(weft_runtime *runtime, struct wf_worker *worker)
+void wf_steal_notify(weft_runtime *runtime, struct wf_worker *worker)
 {
     int sleeper = wf_idle_notify(&runtime->idle);
     if (sleeper >= 0) {
@@ -45,7 +45,7 @@ static void notify(weft_runtime *runtime, struct wf_worker *worker)
 static void notify_of_arrival(weft_runtime *runtime, struct wf_worker *worker)
 {
     wf_idle_arrive(&runtime->idle);
-    notify(runtime, worker);
+    wf_steal_notify(runtime, worker);
 }
 
 /* [any]  Somebody has to look after those who work: see watch. */
@@ -98,7 +98,17 @@ void wf_steal_push(struct wf_worker *worker, struct weft_task *task)
         push_newest(worker, task);
     }
     if (!wf_is_alone(worker)) {
-        notify(runtime, worker);
+        wf_steal_notify(runtime, worker);
+    }
+}
+
+void wf_steal_push_back(struct wf_worker *worker, struct weft_task *task)
+{
+    if (!wf_ring_try_push(&worker->ring, &task->node)) {
+        push_global(&worker->runtime->global, task);
+    }
+    if (!wf_is_alone(worker)) {
+        wf_steal_notify(worker->runtime, worker);
     }
 }
 
@@ -153,10 +163,10 @@ static void requeue(struct wf_worker *worker, struct weft_task *task)
     if (task->is_special) {
         place_special(runtime, worker, task);
     } else if (worker->is_fast && !WF_MIGRATES()) {
-        wf_steal_push(worker, task);
+        wf_steal_push_back(worker, task);
     } else {
         push_global(&runtime->global, task);
-        notify(runtime, worker);
+        wf_steal_notify(runtime, worker);
     }
 }
 
@@ -175,90 +185,6 @@ bool wf_steal_is_due(struct wf_worker *worker)
            wf_inject_count(&runtime->global) > 0 || wf_inject_count(&runtime->high) > 0 ||
            wf_inject_count(&runtime->low) > 0 || !wf_mpsc_is_empty(&worker->inbox) ||
            worker->pinned.first != NULL;
-}
-
-/* [owner]  The chain into an empty deque, whose first buffer has room for it. */
-static void fill_deque(struct wf_worker *worker, struct wf_chain *chain)
-{
-    _Static_assert(WF_INJECT_BATCH_DEPTH_FIRST <= WF_DEQUE_CAPACITY_MIN, "it has");
-    struct wf_node *node;
-    /* Out of the chain first: once it is in the deque, a thief may have queued it elsewhere. */
-    while ((node = wf_chain_pop(chain)) != NULL) {
-        int rc = wf_deque_push(&worker->deque, node);
-        WEFT_CHECK(rc == 0);
-    }
-}
-
-/* [owner]  What it takes to go on with each of these, which nobody else has: they come from far,
- * and it is faster to fetch all of them at once than one after the other. */
-static void fetch_ahead(const struct wf_chain *chain)
-{
-    for (struct wf_node *node = chain->first; node != NULL; node = node->next) {
-        __builtin_prefetch(wf_task_of(node)->fiber);
-    }
-    for (struct wf_node *node = chain->first; node != NULL; node = node->next) {
-        const struct wf_fiber *fiber = wf_task_of(node)->fiber;
-        if (fiber != NULL) {
-            for (size_t i = 0; i < WF_FRAME_LINES; i++) {
-                __builtin_prefetch((const char *)fiber->stack_pointer + i * WF_CACHE_LINE);
-            }
-        }
-    }
-}
-
-/* [owner]  One of the global queue, with a fair share of others for the worker's own. */
-static struct weft_task *take_global(struct wf_worker *worker)
-{
-    weft_runtime *runtime = worker->runtime;
-    struct wf_chain chain = {0};
-    /* On top of a deque that has something the batch would be all that the owner takes. */
-    bool is_deque_busy = !worker->is_fast && wf_deque_count(&worker->deque) > 0;
-    size_t room = is_deque_busy ? 1 : worker->shyness > 0 ? WF_SHY_BATCH : WF_INJECT_BATCH_MAX;
-    if (runtime->options.order == WEFT_ORDER_FAIR) {
-        /* No more than fits: what came back would lose its place, and in a crowd that overflows all
-         * the time some would wait for ever. */
-        const size_t fits = 1 + wf_ring_room(&worker->ring);
-        room = room < fits ? room : fits;
-    }
-    size_t count = wf_inject_pop(&runtime->global, runtime->worker_count, room, &chain);
-    if (count == 0) {
-        return NULL;
-    }
-    wf_counter_add(&worker->counters.global_fetches, count);
-    if (wf_inject_count(&runtime->global) > WF_QUEUE_FAR) {
-        fetch_ahead(&chain);
-    }
-    if (runtime->options.global_capacity != 0) {
-        wf_room_wake(runtime, WF_ROOM_QUEUE, count);
-    }
-    struct weft_task *first = wf_task_of(wf_chain_pop(&chain));
-    if (chain.first == NULL) {
-        return first;
-    }
-    if (runtime->options.order == WEFT_ORDER_FAIR) {
-        (void)wf_ring_push_chain(&worker->ring, &chain);
-    } else {
-        fill_deque(worker, &chain);
-    }
-    WEFT_ASSERT(chain.first == NULL);
-    if (!wf_is_alone(worker)) {
-        notify(runtime, worker); /* somebody may have looked while they were in nobody's queue */
-    }
-    return first;
-}
-
-/* [owner]  One of a queue of another priority. */
-static struct weft_task *take_one(struct wf_worker *worker, struct wf_inject *inject)
-{
-    struct wf_chain chain = {0};
-    if (wf_inject_count(inject) == 0 || wf_inject_pop(inject, 1, 1, &chain) == 0) {
-        return NULL;
-    }
-    wf_counter_add(&worker->counters.global_fetches, 1);
-    if (worker->runtime->options.global_capacity != 0) {
-        wf_room_wake(worker->runtime, WF_ROOM_QUEUE, 1); /* they count as waiting there too */
-    }
-    return wf_task_of(chain.first);
 }
 
 /* [owner]  One that only this worker may run. */
@@ -379,16 +305,16 @@ static struct weft_task *take_first(struct wf_worker *worker)
     const uint32_t turn = worker->turns++;
     struct weft_task *task = NULL;
     if (turn % WF_TURN_OF_NORMAL != 0) {
-        task = take_one(worker, &runtime->high);
+        task = wf_fetch_one(worker, &runtime->high);
     }
     if (task == NULL && turn % WF_TURN_OF_LOW == 0) {
-        task = take_one(worker, &runtime->low);
+        task = wf_fetch_one(worker, &runtime->low);
     }
     if (task == NULL && turn % 2 == 0) {
         task = take_pinned(worker);
     }
     if (worker->polls_left == 0 && is_turn_of_global(worker) && task == NULL) {
-        task = take_global(worker);
+        task = wf_fetch(worker);
     }
     return task;
 }
@@ -411,16 +337,16 @@ static struct weft_task *take_anything(struct wf_worker *worker)
         worker->arrivals = wf_idle_arrivals(&runtime->idle);
     }
     if (task == NULL) {
-        task = take_one(worker, &runtime->high);
+        task = wf_fetch_one(worker, &runtime->high);
     }
     if (task == NULL && runtime->options.steal_first) {
         task = steal(worker);
     }
     if (task == NULL) {
-        task = take_global(worker);
+        task = wf_fetch(worker);
     }
     if (task == NULL) {
-        task = take_one(worker, &runtime->low);
+        task = wf_fetch_one(worker, &runtime->low);
     }
     return task;
 }
@@ -458,7 +384,7 @@ static void found(struct wf_worker *worker)
         if (wf_idle_end_search(&runtime->idle)) {
             wf_fence_seq_cst(); /* (S1) */
             if (has_work(worker)) {
-                notify(runtime, worker);
+                wf_steal_notify(runtime, worker);
             }
         }
     }
@@ -498,7 +424,7 @@ static void retire(struct wf_worker *worker)
         if (wf_idle_end_search(&runtime->idle)) {
             wf_fence_seq_cst(); /* (S1) as one who has found something */
             if (has_work(worker)) {
-                notify(runtime, worker);
+                wf_steal_notify(runtime, worker);
             }
         }
     }

@@ -59,7 +59,7 @@ void wf_arrive(struct wf_worker *worker, void *message)
     switch (errand) {
     case WF_ERRAND_YIELD:
         if (worker->is_fast && !task->is_special && !WF_MIGRATES()) {
-            wf_steal_push(worker, task);
+            wf_steal_push_back(worker, task);
         } else {
             worker->runtime->policy->requeue(worker, task);
         }

@@ -211,6 +211,33 @@ static void owner_push_chain(void)
     (void)ledger_take(wf_ring_pop(&rings[0]));
 }
 
+/* All out, and something in again, where the thief may be copying. */
+static void owner_take_all(void)
+{
+    struct wf_chain chain = {0};
+    const size_t count = wf_ring_take_all(&rings[0], &chain);
+    MODEL_REQUIRE(count == chain.count);
+    struct wf_node *item;
+    int last = -1;
+    while ((item = wf_chain_pop(&chain)) != NULL) {
+        int number = ledger_take(item);
+        MODEL_REQUIRE(number > last);
+        last = number;
+    }
+    push(pushed++);
+    push(pushed++);
+}
+
+static void owner_try_push(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct wf_node *item = ledger_make(pushed++);
+        if (!wf_ring_try_push(&rings[0], item)) {
+            (void)ledger_take(item);
+        }
+    }
+}
+
 /* A thief whose own ring is stolen from: the stolen items travel on. */
 static void thief_of_thief(void)
 {
@@ -308,6 +335,16 @@ static const struct model_test tests[] = {
     {.name = "batch in while stolen from",
      .setup = start_three,
      .threads = {owner_push_chain_behind, thief_1_keeps},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "all out while stolen from",
+     .setup = start_three,
+     .threads = {owner_take_all, thief_1_keeps},
+     .names = OWNER_THIEVES,
+     .check = check_all},
+    {.name = "into a full ring, if there is room",
+     .setup = start_full,
+     .threads = {owner_try_push, thief_1_keeps},
      .names = OWNER_THIEVES,
      .check = check_all},
     {.name = "batch in, one thief",

@@ -193,6 +193,41 @@ static void a_push_into_room_that_a_thief_holds_overflows_alone(void)
     check_reached("ring.full_while_stolen_from");
 }
 
+static void a_try_leaves_a_full_ring_as_it_is(void)
+{
+    struct wf_ring ring;
+    wf_ring_init(&ring);
+    fill(&ring, 0, CAPACITY - 1);
+    CHECK(wf_ring_try_push(&ring, item_node(items, CAPACITY - 1)));
+    CHECK(!wf_ring_try_push(&ring, item_node(items, CAPACITY)));
+    CHECK_EQ(item_index(wf_ring_steal_one(&ring)), 0); /* of which the owner has yet to hear */
+    CHECK(wf_ring_try_push(&ring, item_node(items, CAPACITY)));
+    wf_store_relaxed(&ring.head, pair(1, HALF)); /* claimed, and not yet copied */
+    CHECK(!wf_ring_try_push(&ring, item_node(items, CAPACITY + 1)));
+    wf_store_relaxed(&ring.head, pair(HALF, HALF));
+    check_pops(&ring, HALF, CAPACITY + 1);
+}
+
+static void all_come_out_at_one_stroke_unless_a_thief_is_there(void)
+{
+    struct wf_ring ring;
+    struct wf_chain chain = {0};
+    wf_ring_init(&ring);
+    CHECK_EQ(wf_ring_take_all(&ring, &chain), 0);
+    fill(&ring, 0, CAPACITY);
+    wf_store_relaxed(&ring.head, pair(0, HALF)); /* claimed */
+    CHECK_EQ(wf_ring_take_all(&ring, &chain), 0);
+    wf_store_relaxed(&ring.head, pair(HALF, HALF)); /* released */
+    CHECK_EQ(wf_ring_take_all(&ring, &chain), HALF);
+    CHECK_EQ(wf_ring_count(&ring), 0);
+    for (size_t i = HALF; i < CAPACITY; i++) {
+        CHECK_EQ(item_index(wf_chain_pop(&chain)), i);
+    }
+    CHECK(wf_chain_pop(&chain) == NULL);
+    fill(&ring, 0, CAPACITY);
+    check_pops(&ring, 0, CAPACITY);
+}
+
 static void a_push_beside_a_thief_goes_in_where_there_is_room(void)
 {
     struct wf_ring ring;
@@ -648,6 +683,8 @@ static const struct tap_test tests[] = {
     TAP_TEST(positions_wrap_without_a_trace),
     TAP_TEST(the_257th_push_moves_the_oldest_128_in_one_batch),
     TAP_TEST(a_push_into_room_that_a_thief_holds_overflows_alone),
+    TAP_TEST(a_try_leaves_a_full_ring_as_it_is),
+    TAP_TEST(all_come_out_at_one_stroke_unless_a_thief_is_there),
     TAP_TEST(a_push_beside_a_thief_goes_in_where_there_is_room),
     TAP_TEST(a_pop_beside_a_thief_leaves_its_slots_alone),
     TAP_TEST(head_tail_and_slots_lie_on_lines_of_their_own),
