@@ -40,18 +40,20 @@ static void fetch_ahead(const struct wf_chain *chain)
 
 /* [owner, fair]  In a crowd whose ring is always full those in the global queue would wait for
  * ever: all of the ring go there, behind the others.  But not before all of them have had a turn,
- * or some would lose their place again and again; and not some of them, or the same ones would
- * stay. */
+ * or some would lose their place again and again; not some of them, or the same ones would stay;
+ * and if turns are short not at once, since those in the ring are in the CPU's caches too. */
 static bool give_way(struct wf_worker *worker)
 {
     struct wf_inject *global = &worker->runtime->global;
     struct wf_chain chain = {0};
     if (wf_inject_count(global) < WF_CROWD || wf_ring_room(&worker->ring) >= WF_CROWD ||
         wf_counter_read(&worker->counters.polled) < worker->settled_at ||
+        worker->now_ns - worker->gave_way_ns < WF_CROWD_NS ||
         wf_ring_take_all(&worker->ring, &chain) == 0) {
         return false;
     }
     WF_REACHED("fetch.crowd_gives_way");
+    worker->gave_way_ns = worker->now_ns;
     wf_inject_push_overflow(global, &chain);
     if (!wf_is_alone(worker)) {
         wf_steal_notify(worker->runtime, worker); /* as in wf_fetch */

@@ -318,6 +318,7 @@ struct wf_worker {
     uint32_t turns;          /* [owner]  of the loop */
     bool is_after_global;    /* [owner]  the turn before began there */
     uint64_t settled_at;     /* [owner]  `polled` when all that came from there have had a turn */
+    int64_t gave_way_ns;     /* [owner]  when its ring last gave way to them */
     int64_t global_ns;       /* [owner]  when the last was */
     int64_t task_ns;         /* [owner]  moving average of a turn */
     struct wf_random random; /* [owner] */

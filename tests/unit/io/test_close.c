@@ -93,12 +93,12 @@ static intptr_t forget_a_number(void *arg)
         struct pair other = pair_new(SOCK_STREAM);
         CHECK(dup2(other.near, pair.near) == pair.near);
         CHECK_EQ(close(other.near), 0);
-        CHECK_EQ(close(pair.far), 0);
+        CHECK_EQ(weft_close(pair.far), 0);
         pair.far = other.far;
     }
     CHECK_EQ(weft_forget(-1), -EBADF);
     CHECK_EQ(weft_close(pair.near), 0);
-    CHECK_EQ(close(pair.far), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
     return 0;
 }
 
