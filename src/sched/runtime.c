@@ -314,10 +314,14 @@ leave_process:
 
 /* ---- closing ------------------------------------------------------------------------------- */
 
+/* Once each: a task that cannot obey yet would be woken to find that, which is a moment after which
+ * nothing runs again, and so on. */
 static void cancel_visited(struct weft_task *task, void *context)
 {
     (void)context;
-    (void)weft_cancel(task);
+    if ((wf_load_relaxed(&task->state.word) & WF_STATE_CANCELLED) == 0) { /* relaxed: it stays */
+        (void)weft_cancel(task);
+    }
 }
 
 /* Steps 1 to 3; false: the deadline passed. */

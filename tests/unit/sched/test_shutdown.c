@@ -147,6 +147,42 @@ static intptr_t finish_behind_a_shield(void *arg)
     return weft_check();
 }
 
+/* On a thread of its own, until the stage is open. */
+static intptr_t hold_a_thread(void *arg)
+{
+    hold_for(&((struct stage *)arg)->open, 1);
+    return 0;
+}
+
+static intptr_t wait_for_a_thread(void *arg)
+{
+    return weft_blocking(hold_a_thread, arg);
+}
+
+/* It hears of the close once; to be told again and again would keep a CPU busy for nothing. */
+static void who_cannot_end_yet_is_left_alone(void)
+{
+    enum { LOOKS = 300, RUNS_MOST = 20 };
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        struct stage stage;
+        pthread_t closer;
+        open_stage(&tour, &stage);
+        weft_task *task = go_into(stage.runtime, wait_for_a_thread, &stage);
+        wait_for_state(task, WEFT_BLOCKED);
+        CHECK_EQ(wf_thread_start(&closer, close_it, stage.runtime, NULL), 0);
+        while (!info_of(task).is_cancelled) { /* the close has begun */
+            (void)sched_yield();
+        }
+        for (int i = 0; i < LOOKS && info_of(task).runs < RUNS_MOST; i++) {
+            (void)sched_yield();
+        }
+        CHECK(info_of(task).runs < RUNS_MOST);
+        raise_by_one(&stage.open);
+        CHECK_EQ(wf_thread_join(closer), 0);
+        weft_drop(task);
+    }
+}
+
 /* fault of others: workers leave while the queues are empty for a moment */
 static void shielded_tasks_finish_what_they_do(void)
 {
@@ -643,6 +679,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(queued_tasks_are_cancelled),
     TAP_TEST(waiting_tasks_are_cancelled),
     TAP_TEST(shielded_tasks_finish_what_they_do),
+    TAP_TEST(who_cannot_end_yet_is_left_alone),
     TAP_TEST(what_does_not_end_is_forced_when_the_time_is_over),
     TAP_TEST(a_close_without_time_is_enough_for_who_ends_by_himself),
     TAP_TEST(threads_that_wait_hear_of_the_end),
