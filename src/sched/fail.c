@@ -30,8 +30,7 @@ struct wf_failure {
 void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
 {
     struct weft_task *self = wf_task_self();
-    const bool is_inside_a_green_thread = self != NULL && self->body != WF_BODY_POLL;
-    WEFT_CHECK(is_inside_a_green_thread);
+    WF_RULE(self != NULL && self->body != WF_BODY_POLL, "a cleanup outside a green thread");
     WEFT_CHECK(fn != NULL);
     *cleanup = (weft_cleanup){.fn = fn, .arg = arg, .next = self->cleanups};
     self->cleanups = cleanup;
@@ -41,10 +40,8 @@ void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
 void weft_cleanup_pop(weft_cleanup *cleanup, int run)
 {
     struct weft_task *self = wf_task_self();
-    const bool is_inside_a_green_thread = self != NULL && self->body != WF_BODY_POLL;
-    WEFT_CHECK(is_inside_a_green_thread);
-    const bool is_newest_cleanup = self->cleanups == cleanup;
-    WEFT_CHECK(is_newest_cleanup);
+    WF_RULE(self != NULL && self->body != WF_BODY_POLL, "a cleanup outside a green thread");
+    WF_RULE(self->cleanups == cleanup, "weft_cleanup_pop of a cleanup that is not the newest");
     self->cleanups = cleanup->next;
     if (run != 0) {
         cleanup->fn(cleanup->arg);
@@ -81,10 +78,8 @@ message_keep(struct weft_task *self, const char *format, va_list arguments)
 void weft_fail(int error, const char *format, ...)
 {
     struct weft_task *self = wf_task_self();
-    const bool is_inside_a_green_thread = self != NULL && self->body != WF_BODY_POLL;
-    const bool is_negative_errno = error < 0;
-    WEFT_CHECK(is_inside_a_green_thread);
-    WEFT_CHECK(is_negative_errno);
+    WF_RULE(self != NULL && self->body != WF_BODY_POLL, "weft_fail outside a green thread");
+    WF_RULE(error < 0, "weft_fail wants a negative error, as -EIO");
     if (format != NULL) {
         va_list arguments;
         va_start(arguments, format);

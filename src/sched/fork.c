@@ -371,8 +371,7 @@ intptr_t weft_fork_join_slowly(weft_forks *forks, weft_fork *fork)
     if (forks == &outside) {
         return fork->result;
     }
-    const bool is_newest_fork = forks->newest == fork;
-    WEFT_CHECK(is_newest_fork);
+    WF_RULE(forks->newest == fork, "weft_fork_join of a fork that is not the newest");
     if (wf_load_relaxed(&forks->asked) != WF_FORK_NOT_ASKED) { /* relaxed: a request */
         share(wf_worker_self(), forks);
     }

@@ -254,7 +254,7 @@ intptr_t weft_await(weft_task *task)
     if (task == NULL) {
         return -ENOMEM;
     }
-    WEFT_CHECK(wf_is_live_handle(task));
+    WF_RULE(wf_is_live_handle(task), "weft_await of a handle that was given back");
     if (wf_state_is_complete(&task->state)) {
         return take_result(task);
     }
@@ -307,7 +307,7 @@ weft_task *weft_task_ref(weft_task *task)
 void weft_drop(weft_task *task)
 {
     if (task != NULL) {
-        WEFT_CHECK(wf_is_live_handle(task));
+        WF_RULE(wf_is_live_handle(task), "weft_drop of a handle that was given back");
         wf_task_unref(task);
     }
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/report.c - what is said when a task runs into the guard of its stack.
+ * sched/report.c - what is said when a task runs into the guard of its stack, or breaks a rule that
+ * the library cannot go on without.
  *
  * Runs in a signal handler: no allocation, no stdio, only loads of what cannot go away while the
  * task stands on its stack.  The process ends afterwards.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,6 +49,42 @@ static void add_place(struct text *text, uintptr_t address)
     add_number(text, is_ours ? address - begin : address, 16);
 }
 
+/* Of a task that runs. */
+static void add_task(struct text *text, const struct weft_task *task)
+{
+    char name[WEFT_NAME_SIZE];
+    wf_task_name(task, name);
+    add(text, "task ");
+    add_number(text, wf_load_relaxed(&task->id), 10); /* relaxed: const while it runs */
+    add(text, " \"");
+    add(text, name);
+    add(text, "\", spawned at ");
+    add_place(text, wf_load_relaxed(&task->site));
+    add(text, ", function ");
+    add_place(text, (uintptr_t)wf_load_relaxed(&task->fn));
+}
+
+static void say(struct text *text)
+{
+    add(text, "\n");
+    ssize_t written = write(STDERR_FILENO, text->bytes, text->used);
+    (void)written; /* nobody to tell */
+}
+
+_Noreturn void wf_misuse(const char *what)
+{
+    struct text text = {.used = 0};
+    const struct weft_task *task = wf_task_self();
+    add(&text, "weft: ");
+    if (task != NULL) {
+        add_task(&text, task);
+        add(&text, ": ");
+    }
+    add(&text, what);
+    say(&text);
+    abort();
+}
+
 void wf_overflow_print(const struct wf_overflow *overflow)
 {
     struct text text = {.used = 0};
@@ -56,22 +94,11 @@ void wf_overflow_print(const struct wf_overflow *overflow)
     if (task == NULL) {
         add(&text, "no task");
     } else {
-        char name[WEFT_NAME_SIZE];
-        wf_task_name(task, name);
-        add(&text, "task ");
-        add_number(&text, wf_load_relaxed(&task->id), 10); /* relaxed: const while it runs */
-        add(&text, " \"");
-        add(&text, name);
-        add(&text, "\", spawned at ");
-        add_place(&text, wf_load_relaxed(&task->site));
-        add(&text, ", function ");
-        add_place(&text, (uintptr_t)wf_load_relaxed(&task->fn));
+        add_task(&text, task);
     }
     add(&text, ", stack of ");
     add_number(&text, overflow->size >> 10, 10);
     add(&text, " KiB, address 0x");
     add_number(&text, (uint64_t)(uintptr_t)overflow->address, 16);
-    add(&text, "\n");
-    ssize_t written = write(STDERR_FILENO, text.bytes, text.used);
-    (void)written; /* nobody to tell */
+    say(&text);
 }

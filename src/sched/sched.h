@@ -759,6 +759,14 @@ void wf_world_forget(struct weft_task *task);
 /* report.c  [signal]  Says which task ran into the guard of its stack. */
 void wf_overflow_print(const struct wf_overflow *overflow);
 
+/* report.c  [any]  The program broke a rule: says who, and which; ends the process. */
+_Noreturn void wf_misuse(const char *what);
+#ifdef WF_MODEL
+#define WF_RULE(is_kept, what) WEFT_CHECK(is_kept)
+#else
+#define WF_RULE(is_kept, what) (__builtin_expect(!!(is_kept), 1) ? (void)0 : wf_misuse(what))
+#endif
+
 #include "sched/poll.h"
 
 #endif

@@ -129,22 +129,27 @@ static struct weft_task *wait_for_task(struct wf_worker *worker, struct wf_stack
 /* [the task]  In the child of a fork there is nothing that could go on: see forked.c. */
 static void check_process(void)
 {
-    const bool is_in_the_process_of_its_runtime = !wf_is_forked();
-    WEFT_CHECK(is_in_the_process_of_its_runtime);
+    WF_RULE(!wf_is_forked(), "a task goes on in the child of fork: it has to exec or _exit");
 }
 
 /* [the task]  What lay in the frame that was left can be neither closed nor run any more. */
 static void check_frame(const struct weft_task *task)
 {
-    const bool has_closed_its_scopes = task->open_scopes == NULL;
-    const bool has_popped_its_cleanups = task->cleanups == NULL;
-    const bool has_dropped_its_futures = task->partings == NULL;
-    const bool has_joined_its_forks = !wf_has_forks(task);
     check_process();
-    WEFT_CHECK(has_closed_its_scopes);
-    WEFT_CHECK(has_popped_its_cleanups);
-    WEFT_CHECK(has_joined_its_forks);
-    WEFT_CHECK(has_dropped_its_futures);
+    WF_RULE(task->open_scopes == NULL, "ended with a scope open: weft_scope_close it first");
+    WF_RULE(task->cleanups == NULL, "ended with a cleanup in its frame: weft_cleanup_pop it first");
+    WF_RULE(!wf_has_forks(task), "ended with a fork in its frame: weft_fork_join it first");
+    WF_RULE(task->partings == NULL, "ended with a future in its frame: drop it first");
+}
+
+/* [the task]  The same of a lock; what it holds elsewhere it lets go of: see held.c. */
+static void check_held(const struct weft_task *task, const struct wf_stack *stack)
+{
+    for (const struct wf_held *held = task->held; held != NULL; held = held->next) {
+        const char *place = (const char *)held;
+        WF_RULE(place < stack->low || place >= wf_stack_high(stack),
+                "ended with a lock in its frame that it holds: unlock it first");
+    }
 }
 
 /* What runs on the stack of tasks: one after the other, as long as there is one that can begin
@@ -163,6 +168,9 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
         intptr_t result = wf_load_relaxed(&task->fn)(task->arg);
         if (!task->is_plain) {
             check_frame(task);
+        }
+        if (__builtin_expect(task->held != NULL, 0)) {
+            check_held(task, stack);
         }
         worker = wf_task_finish(task, result);
         task = NULL;
@@ -268,8 +276,8 @@ static void loop(struct wf_worker *worker)
     for (;;) { /* Ends when the runtime closes. */
         if (wf_load_relaxed(&runtime->world.is_stopped) != 0) {
             /* relaxed: whether it is this worker is only ever said by its own thread */
-            const bool has_stopper_waited_or_ended = wf_load_relaxed(&runtime->stopper) == worker;
-            WEFT_CHECK(!has_stopper_waited_or_ended); /* nobody would start the world again */
+            WF_RULE(wf_load_relaxed(&runtime->stopper) != worker,
+                    "who stopped the world waits or ends: weft_start_the_world comes first");
             wf_safe_enter(&runtime->world, &worker->safe);
             wf_monitor_wake_up(worker);
         }

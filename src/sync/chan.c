@@ -554,7 +554,7 @@ void weft_chan_drop(weft_chan *chan)
     }
     /* (K2) release: our uses.  acquire: those of the others, if we are the last. */
     const uint32_t before = wf_fetch_sub_acq_rel(&chan->refs, 1);
-    WEFT_CHECK(before > 0);
+    WF_RULE(before > 0, "weft_chan_drop of a channel that was given back");
     if (before == 1) {
         const bool is_anybody_waiting =
             chan->receivers.first != NULL || chan->senders.first != NULL;

@@ -212,7 +212,7 @@ static void a_task_that_returns_with_a_cleanup_is_stopped(void)
     const int status = tap_run_child(run_a_forgetful_task, text, sizeof(text));
     CHECK(WIFSIGNALED(status));
     CHECK_EQ(WTERMSIG(status), SIGABRT);
-    CHECK(strstr(text, "cleanups") != NULL);
+    CHECK(strstr(text, "cleanup") != NULL);
 }
 
 static weft_key key;

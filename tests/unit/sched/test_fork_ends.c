@@ -412,7 +412,7 @@ static void run_without_a_join(void)
 
 static void a_task_that_ends_with_an_unjoined_fork_is_stopped(void)
 {
-    check_aborts(run_without_a_join, "has_joined_its_forks");
+    check_aborts(run_without_a_join, "ended with a fork in its frame");
 }
 
 static intptr_t go_deeper_for_ever(void *arg)

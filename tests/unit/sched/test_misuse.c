@@ -58,8 +58,8 @@ static void run_await_twice(void)
 
 static void a_handle_is_given_back_once(void)
 {
-    check_aborts(run_drop_twice, "wf_is_live_handle");
-    check_aborts(run_await_twice, "wf_is_live_handle");
+    check_aborts(run_drop_twice, "weft_drop of a handle that was given back");
+    check_aborts(run_await_twice, "weft_await of a handle that was given back");
 }
 
 /* ---- frames -------------------------------------------------------------------------------- */
@@ -92,10 +92,30 @@ static void run_forget_a_cleanup(void)
     (void)weft_run(forget_a_cleanup, NULL, &one);
 }
 
+static intptr_t forget_a_lock(void *arg)
+{
+    weft_mutex mutex = {0};
+    (void)arg;
+    return weft_mutex_lock(&mutex);
+}
+
+static void run_forget_a_lock(void)
+{
+    weft_task_options options = {.size = sizeof(options), .name = "forgetful"};
+    weft_runtime *runtime = NULL;
+    weft_task *task = NULL;
+    CHECK_EQ(weft_runtime_open(&runtime, &one), 0);
+    CHECK_EQ(weft_runtime_spawn(runtime, &task, forget_a_lock, NULL, &options), 0);
+    (void)weft_await(task);
+}
+
+/* It is told which task it was, too. */
 static void nothing_of_a_frame_outlives_it(void)
 {
-    check_aborts(run_forget_a_scope, "has_closed_its_scopes");
-    check_aborts(run_forget_a_cleanup, "has_popped_its_cleanups");
+    check_aborts(run_forget_a_lock, "\"forgetful\", spawned at ");
+    check_aborts(run_forget_a_lock, "ended with a lock in its frame");
+    check_aborts(run_forget_a_scope, "ended with a scope open");
+    check_aborts(run_forget_a_cleanup, "ended with a cleanup in its frame");
 }
 
 /* ---- the world ----------------------------------------------------------------------------- */
@@ -125,8 +145,8 @@ static void run_end_in_a_stopped_world(void)
 
 static void who_stopped_the_world_has_to_start_it(void)
 {
-    check_aborts(run_yield_in_a_stopped_world, "has_stopper_waited_or_ended");
-    check_aborts(run_end_in_a_stopped_world, "has_stopper_waited_or_ended");
+    check_aborts(run_yield_in_a_stopped_world, "who stopped the world waits or ends");
+    check_aborts(run_end_in_a_stopped_world, "who stopped the world waits or ends");
 }
 
 /* ---- failing ------------------------------------------------------------------------------- */
@@ -149,8 +169,8 @@ static void fail_outside(void)
 
 static void a_failure_is_an_error_of_a_task(void)
 {
-    check_aborts(run_fail_without_an_error, "is_negative_errno");
-    check_aborts(fail_outside, "is_inside_a_green_thread");
+    check_aborts(run_fail_without_an_error, "weft_fail wants a negative error");
+    check_aborts(fail_outside, "weft_fail outside a green thread");
 }
 
 /* ---- telling ------------------------------------------------------------------------------- */
@@ -278,9 +298,9 @@ static void run_leave_a_future(void)
 static void what_a_poll_task_cannot_do_is_said(void)
 {
     check_aborts(run_wait_in_a_poll, "may_wait");
-    check_aborts(run_fail_in_a_poll, "is_inside_a_green_thread");
-    check_aborts(run_clean_in_a_poll, "is_inside_a_green_thread");
-    check_aborts(run_leave_a_future, "has_dropped_its_futures");
+    check_aborts(run_fail_in_a_poll, "weft_fail outside a green thread");
+    check_aborts(run_clean_in_a_poll, "a cleanup outside a green thread");
+    check_aborts(run_leave_a_future, "ended with a future in its frame");
 }
 
 static const struct tap_test tests[] = {
