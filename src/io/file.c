@@ -121,6 +121,7 @@ static ssize_t call_slowly(struct wf_use *use, struct file_call *file)
         file->offset < 0 || !wf_ring_call(use, &call, &result)) {
         struct wf_hold hold;
         wf_hold_begin(&hold, use);
+        use->has_waited = true;
         result = wf_call_blocking(run_call, file);
         wf_hold_end(&hold);
     }
@@ -145,10 +146,9 @@ static ssize_t use_file(struct file_call *file)
         const struct iovec whole = {.iov_base = file->buffer, .iov_len = file->size};
         rc = wf_sys_read_cached(file->fd, &whole, 1, file->offset);
     }
-    const bool is_cached = rc >= 0;
-    rc = is_cached ? rc : call_slowly(&use, file);
+    rc = rc >= 0 ? rc : call_slowly(&use, file);
     wf_use_end(&use);
-    if (is_cached) {
+    if (rc >= 0 && use.self != NULL && !use.has_waited) {
         wf_spend(use.self);
     }
     return rc;

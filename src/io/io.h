@@ -214,8 +214,6 @@ intptr_t wf_call_blocking(weft_fn fn, void *arg);
 enum wf_ring_what {
     WF_RING_READ,
     WF_RING_WRITE,
-    WF_RING_READV,
-    WF_RING_WRITEV,
     WF_RING_FSYNC,
     WF_RING_FDATASYNC,
     WF_RING_RECV, /* of sockets; these two never wait for more than to be given to the kernel */
@@ -229,11 +227,10 @@ struct wf_ring_call {
     union {
         void *buffer;
         const void *bytes;
-        const struct iovec *parts;
     };
-    size_t size;    /* in bytes, or of parts */
-    int64_t offset; /* -1: where the file stands */
-    int flags;      /* of a socket */
+    size_t size;
+    int64_t offset;
+    int flags; /* of a socket */
 };
 
 struct wf_poller;

@@ -108,29 +108,15 @@ static intptr_t run_file_call(void *arg)
     return call->transfer->call(call->fd, call->transfer, WF_FD_FILE);
 }
 
-/* [inside, task]  By the kernel, or on a thread that may block. */
+/* [inside, task]  On a thread that may block.  Not by a ring: there calls that overlap read the
+ * position before and write it after, and what one has written another overwrites. */
 static ssize_t move_file_slowly(struct wf_use *use, const struct transfer *transfer)
 {
     struct file_call file = {transfer, use->fd};
-    const bool is_vector = transfer->call == call_readv || transfer->call == call_writev;
-    const bool is_read = transfer->side == WF_SIDE_READ;
-    const struct wf_ring_call call = {
-        .what = is_vector ? (is_read ? WF_RING_READV : WF_RING_WRITEV)
-                          : (is_read ? WF_RING_READ : WF_RING_WRITE),
-        .fd = use->fd,
-        .parts = transfer->parts,
-        .size = is_vector ? (size_t)transfer->count : transfer->size,
-        .offset = -1,
-    };
-    const bool is_known = is_vector ? transfer->count >= 0 && transfer->count <= IOV_MAX
-                                    : transfer->call == call_read || transfer->call == call_write;
-    ssize_t result;
-    if (!is_known || !wf_ring_call(use, &call, &result)) {
-        struct wf_hold hold;
-        wf_hold_begin(&hold, use);
-        result = wf_call_blocking(run_file_call, &file);
-        wf_hold_end(&hold);
-    }
+    struct wf_hold hold;
+    wf_hold_begin(&hold, use);
+    ssize_t result = wf_call_blocking(run_file_call, &file);
+    wf_hold_end(&hold);
     return result;
 }
 

@@ -66,6 +66,7 @@ struct op {
     int result;
     bool is_refused; /* the kernel has not taken it */
     bool is_socket;
+    bool has_waited; /* others have run meanwhile */
     struct wf_parting parting;
 };
 
@@ -166,7 +167,7 @@ static unsigned take(struct wf_uring *uring, struct io_uring_cqe *taken)
 }
 
 /* [any]  `self` need not be woken. */
-static void gather(struct wf_uring *uring, const struct weft_task *self)
+static void gather_told(struct wf_uring *uring, const struct weft_task *self)
 {
     struct io_uring_cqe taken[BATCH];
     unsigned count;
@@ -183,6 +184,21 @@ static void gather(struct wf_uring *uring, const struct weft_task *self)
     } while (count == BATCH);
 }
 
+/* [any, without the lock]  The same.  What the ring had no room for comes into it when the kernel
+ * is asked, and it calls nobody for that: so whoever looks, asks. */
+static void gather(struct wf_uring *uring, const struct weft_task *self)
+{
+    int rc = 0;
+    gather_told(uring, self);
+    while (rc >= 0 && (*(volatile unsigned *)uring->ring.sq.kflags & IORING_SQ_CQ_OVERFLOW) != 0) {
+        WF_REACHED("uring.overflown");
+        wf_lock_acquire(&uring->lock);
+        rc = enter(uring, 0, IORING_ENTER_GETEVENTS);
+        wf_lock_release(&uring->lock);
+        gather_told(uring, self);
+    }
+}
+
 /* [any]  Whether the kernel calls the watcher for what it has to tell.  Not for what it tells to
  * one who is about to look, but who looks is told only before it says so: it looks again. */
 static void set_calls(struct wf_uring *uring, bool is_on)
@@ -195,16 +211,7 @@ static void set_calls(struct wf_uring *uring, bool is_on)
 
 void wf_uring_gather(struct wf_uring *uring)
 {
-    int rc = 0;
     gather(uring, NULL);
-    /* What the ring had no room for comes into it when the kernel is asked. */
-    while (rc >= 0 && (*(volatile unsigned *)uring->ring.sq.kflags & IORING_SQ_CQ_OVERFLOW) != 0) {
-        WF_REACHED("uring.overflown");
-        wf_lock_acquire(&uring->lock);
-        rc = enter(uring, 0, IORING_ENTER_GETEVENTS);
-        wf_lock_release(&uring->lock);
-        gather(uring, NULL);
-    }
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */
@@ -220,12 +227,6 @@ static void prepare(struct io_uring_sqe *sqe, const struct op *op)
         break;
     case WF_RING_WRITE:
         io_uring_prep_write(sqe, call->fd, call->bytes, size, offset);
-        break;
-    case WF_RING_READV:
-        io_uring_prep_readv(sqe, call->fd, call->parts, (unsigned)call->size, offset);
-        break;
-    case WF_RING_WRITEV:
-        io_uring_prep_writev(sqe, call->fd, call->parts, (unsigned)call->size, offset);
         break;
     case WF_RING_FSYNC:
         io_uring_prep_fsync(sqe, call->fd, 0);
@@ -372,6 +373,7 @@ static int wait(struct op *op)
                 continue;
             }
         }
+        op->has_waited = true;
         wf_task_suspend(self);
     }
     return interrupted;
@@ -384,10 +386,9 @@ static struct wf_uring *ring_of(struct wf_poller *poller);
 static bool run(struct op *op, int *interrupted)
 {
     const struct wf_ring_call *call = op->call;
-    const enum weft_wait kind =
-        call->what == WF_RING_READ || call->what == WF_RING_READV || call->what == WF_RING_RECV
-            ? WEFT_WAIT_READABLE
-            : WEFT_WAIT_WRITABLE;
+    const enum weft_wait kind = call->what == WF_RING_READ || call->what == WF_RING_RECV
+                                    ? WEFT_WAIT_READABLE
+                                    : WEFT_WAIT_WRITABLE;
     wf_parting_add(op->task, &op->parting);
     wf_wait_begin(op->task, kind, (const void *)(uintptr_t)(unsigned)call->fd);
     const bool has_begun = begin(op);
@@ -418,6 +419,7 @@ bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *
         if (!run(&op, &interrupted)) {
             return false;
         }
+        use->has_waited = use->has_waited || op.has_waited;
         *result = op.result;
         if (op.result != -ECANCELED && op.result != -EINTR) {
             return true;
@@ -434,7 +436,7 @@ bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *
 
 static int open_ring(struct wf_uring *uring)
 {
-    const unsigned needed = IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_RW_CUR_POS;
+    const unsigned needed = IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE;
     struct io_uring_params params = {
         .flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL |
                  IORING_SETUP_COOP_TASKRUN,
