@@ -103,7 +103,7 @@ target_link_libraries(test_task PRIVATE m) # rounding modes
 
 weft_io_test(test_fd tests/unit/io/test_fd.c)
 weft_io_test(test_close tests/unit/io/test_close.c)
-weft_test(test_crowd tests/unit/io/test_crowd.c)
+weft_test(test_news tests/unit/io/test_news.c)
 weft_io_test(test_fd_future tests/unit/io/test_fd_future.c)
 weft_io_test(test_select_events tests/unit/io/test_select_events.c)
 weft_io_test(test_socket tests/unit/io/test_socket.c)

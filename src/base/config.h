@@ -62,7 +62,7 @@ typedef int64_t wf_deque_diff;
 #define WF_INJECT_BATCH_MAX 64u
 /* The smaller batch of the depth-first order: one to run and up to this many to keep. */
 #define WF_INJECT_BATCH_DEPTH_FIRST 16u
-/* When so many wait in the global queue and a ring has no room for them, those in it give way. */
+/* When a ring has room for less than so many, and not for all in the global queue, it gives way. */
 #define WF_CROWD (WF_RING_CAPACITY / 4)
 /* ... and not before they had so many nanoseconds of turns: 1000 tasks that yield take 46 to 80 ns
  * a turn if they give way after one each, and 31 as it is. */

@@ -72,8 +72,11 @@ static void look(struct wf_driver *driver, struct wf_worker *worker)
     struct wf_poller *poller = of_driver(driver);
     int most = poller->events_max < WF_POLLER_GLANCE ? poller->events_max : WF_POLLER_GLANCE;
     if (worker != NULL) {
+        /* What does not fit stays with the kernel, in order; but a ring that is always full must
+         * not keep the news away. */
         const int room = (int)wf_ring_room(&worker->ring);
-        most = room >= most ? most : room > 0 ? room : 1;
+        const int least = (most + 3) / 4;
+        most = room >= most ? most : room > least ? room : least;
     }
     const int count = poller->backend->wait(poller, events, most, 0);
     /* It was for the watcher, if there is one: who began to be after we had looked for it.

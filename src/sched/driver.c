@@ -40,7 +40,13 @@ void wf_driver_pass(weft_runtime *runtime, struct wf_worker *worker, int64_t now
         return;
     }
     wf_store_relaxed(&driver->looked_ns, now_ns); /* relaxed: two who look are no harm */
+    if (worker != NULL) {
+        worker->is_looking = true;
+    }
     driver->look(driver, worker);
+    if (worker != NULL) {
+        worker->is_looking = false;
+    }
 }
 
 void wf_driver_flush(struct wf_worker *worker)

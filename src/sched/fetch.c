@@ -46,8 +46,9 @@ static bool give_way(struct wf_worker *worker)
 {
     struct wf_inject *global = &worker->runtime->global;
     struct wf_chain chain = {0};
-    if (wf_inject_count(global) < WF_CROWD || wf_ring_room(&worker->ring) >= WF_CROWD ||
-        wf_counter_read(&worker->counters.polled) < worker->settled_at ||
+    const size_t room = wf_ring_room(&worker->ring);
+    if (room >= WF_CROWD || wf_inject_count(global) <= room ||
+        wf_counter_read(&worker->ring.counters.popped) < worker->settled_at ||
         worker->now_ns - worker->gave_way_ns < WF_CROWD_NS ||
         wf_ring_take_all(&worker->ring, &chain) == 0) {
         return false;
@@ -110,7 +111,7 @@ struct weft_task *wf_fetch(struct wf_worker *worker)
     if (runtime->options.order == WEFT_ORDER_FAIR) {
         (void)wf_ring_push_chain(&worker->ring, &chain);
         worker->settled_at =
-            wf_counter_read(&worker->counters.polled) + wf_ring_count(&worker->ring);
+            wf_counter_read(&worker->ring.counters.popped) + wf_ring_count(&worker->ring);
     } else {
         fill_deque(worker, &chain);
     }

@@ -561,6 +561,9 @@ void weft_block_begin(void)
     }
     weft_runtime *runtime = worker->runtime;
     bool is_lacking = false;
+    if (worker->is_owing) {
+        wf_driver_flush(worker); /* what it waits for may be the answer */
+    }
     struct wf_worker *spare = set_blocked(worker, true, &is_lacking);
     if (spare != NULL) {
         (void)wf_parker_unpark(&spare->post.bench);

@@ -299,6 +299,7 @@ struct wf_worker {
     struct wf_fiber loop;    /* [owner]  the thread's own stack */
     bool is_rested;          /* [owner]  it slept, and called no watcher since */
     bool is_watching;        /* [owner]  it is the watcher: see steal.c */
+    bool is_looking;         /* [owner]  at the driver in passing: what that wakes stands behind */
     bool has_seen_closing;   /* [owner] */
     int64_t watch_until_ns;  /* [owner]  how long it sleeps, if it is the watcher */
     bool is_owing;      /* [owner]  the driver has something for it to do: see wf_driver_flush */
@@ -317,7 +318,7 @@ struct wf_worker {
     uint32_t global_turns;   /* [owner]  polls since the last */
     uint32_t turns;          /* [owner]  of the loop */
     bool is_after_global;    /* [owner]  the turn before began there */
-    uint64_t settled_at;     /* [owner]  `polled` when all that came from there have had a turn */
+    uint64_t settled_at;     /* [owner]  of its ring's pops: all that came from there had a turn */
     int64_t gave_way_ns;     /* [owner]  when its ring last gave way to them */
     int64_t global_ns;       /* [owner]  when the last was */
     int64_t task_ns;         /* [owner]  moving average of a turn */

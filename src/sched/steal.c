@@ -53,7 +53,12 @@ static void call_watcher(weft_runtime *runtime)
 {
     wf_fence_seq_cst(); /* (S1): either who goes to sleep sees that nobody watches, or we it */
     /* relaxed: one too many is no harm */
-    int sleeper = wf_load_relaxed(&runtime->is_watched) == 0 ? wf_idle_claim(&runtime->idle) : -1;
+    const bool is_watched = wf_load_relaxed(&runtime->is_watched) != 0;
+    if (is_watched && wf_load_relaxed(&runtime->hours.until_ns) > wf_clock_now() + WF_TURN_MAX_NS) {
+        runtime->policy->hurry(runtime); /* when it began all slept: it would not look at us */
+        return;
+    }
+    int sleeper = !is_watched ? wf_idle_claim(&runtime->idle) : -1;
     if (sleeper >= 0) {
         WF_REACHED("steal.watcher_called");
         wf_driver_unpark(runtime, &runtime->workers[sleeper].parker);
@@ -89,11 +94,23 @@ static __attribute__((noinline)) void push_newest(struct wf_worker *worker, stru
     }
 }
 
+/* [owner, fair]  Nobody loses a place to it. */
+static void push_if_room(struct wf_worker *worker, struct weft_task *task)
+{
+    if (!wf_ring_try_push(&worker->ring, &task->node)) {
+        push_global(&worker->runtime->global, task);
+    }
+}
+
 void wf_steal_push(struct wf_worker *worker, struct weft_task *task)
 {
     weft_runtime *runtime = worker->runtime;
     if (worker->is_fast) { /* fair order */
-        wf_ring_push(&worker->ring, &task->node, overflow, &runtime->global);
+        if (worker->is_looking) {
+            push_if_room(worker, task);
+        } else {
+            wf_ring_push(&worker->ring, &task->node, overflow, &runtime->global);
+        }
     } else {
         push_newest(worker, task);
     }
@@ -104,9 +121,7 @@ void wf_steal_push(struct wf_worker *worker, struct weft_task *task)
 
 void wf_steal_push_back(struct wf_worker *worker, struct weft_task *task)
 {
-    if (!wf_ring_try_push(&worker->ring, &task->node)) {
-        push_global(&worker->runtime->global, task);
-    }
+    push_if_room(worker, task);
     if (!wf_is_alone(worker)) {
         wf_steal_notify(worker->runtime, worker);
     }
@@ -310,11 +325,18 @@ static struct weft_task *take_first(struct wf_worker *worker)
     if (task == NULL && turn % WF_TURN_OF_LOW == 0) {
         task = wf_fetch_one(worker, &runtime->low);
     }
-    if (task == NULL && turn % 2 == 0) {
+    if (task == NULL && turn % 2 == 0 && turn % (2 * WF_TURN_OF_NORMAL) != 0) {
         task = take_pinned(worker);
     }
-    if (worker->polls_left == 0 && is_turn_of_global(worker) && task == NULL) {
-        task = wf_fetch(worker);
+    if (worker->polls_left == 0 && is_turn_of_global(worker)) {
+        if (task == NULL) {
+            return wf_fetch(worker);
+        }
+        /* A special one has the turn: the global queue has the next that is free. */
+        worker->is_after_global = false;
+        worker->global_turns = worker->interval;
+        worker->clock_turns = 1;
+        worker->polls_left = 1;
     }
     return task;
 }
@@ -574,9 +596,14 @@ static bool has_reason_to_stay(void *context)
         return true;
     }
     weft_runtime *runtime = worker->runtime;
-    return worker->is_watching ? wf_timers_next(runtime) < worker->watch_until_ns || /* (A2) */
-                                     wf_driver_of(runtime) != worker->watch_driver   /* (V2) */
-                               : is_watch_free(worker, wf_idle_asleep(&runtime->idle));
+    const unsigned asleep = wf_idle_asleep(&runtime->idle);
+    if (!worker->is_watching) {
+        return is_watch_free(worker, asleep);
+    }
+    return wf_timers_next(runtime) < worker->watch_until_ns || /* (A2) */
+           wf_driver_of(runtime) != worker->watch_driver ||    /* (V2) */
+           (is_anybody_to_be_watched(worker, asleep) &&        /* since begin_watch */
+            worker->watch_until_ns > wf_clock_now() + WF_TURN_MAX_NS);
 }
 
 /* [any]  A timer is set for before the watcher would look. */

@@ -400,8 +400,7 @@ static intptr_t cancel_some(void *arg)
     CHECK_EQ(weft_await(queued), -ECANCELED);
     CHECK_EQ(weft_cancel(running), 0);
     CHECK_EQ(weft_blocking(NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
-    CHECK_EQ(state_of(running), WEFT_BLOCKED); /* its function cannot be stopped */
+    wait_for_state(running, WEFT_BLOCKED); /* again: its function cannot be stopped */
     raise_by_one(&gate.open);
     CHECK_EQ(weft_await(running), 5);
     return 0;

@@ -551,6 +551,63 @@ static void a_crowd_takes_turns_of_any_length(void)
     CHECK_EQ(weft_runtime_close(runtime, -1), 0);
 }
 
+/* ---- tasks of a kind of their own ------------------------------------------------------------ */
+
+struct special {
+    bool is_pinned;
+    int64_t turn_ns;
+    wf_atomic_u32 *is_over;
+};
+
+static intptr_t keep_yielding(void *arg)
+{
+    const struct special *special = arg;
+    if (special->is_pinned) {
+        CHECK_EQ(weft_pin(1), 0);
+    }
+    while (wf_load_acquire(special->is_over) == 0) { /* from raise_by_one */
+        const int64_t end_ns = wf_clock_now() + special->turn_ns;
+        while (wf_clock_now() < end_ns) {
+        }
+        (void)weft_yield();
+    }
+    return special->is_pinned ? weft_pin(0) : 0;
+}
+
+static intptr_t end_it(void *arg)
+{
+    raise_by_one(arg);
+    return 0;
+}
+
+/* Those that may run on one worker only, and those that go first, leave turns to the others: what
+ * comes from outside, and what is there. */
+static void special_tasks_leave_turns_to_others(void)
+{
+    static const int64_t turn_ns[] = {0, 100000, 600000, 2000000};
+    const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
+    const weft_options options = options_of(&setting);
+    const weft_task_options high = {.size = sizeof(high), .priority = WEFT_PRIORITY_HIGH};
+    weft_runtime *runtime = NULL;
+    CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+    for (size_t i = 0; i < 2 * sizeof(turn_ns) / sizeof(turn_ns[0]); i++) {
+        wf_atomic_u32 is_over = {0};
+        struct special specials[] = {{true, turn_ns[i / 2], &is_over},
+                                     {false, turn_ns[i / 2], &is_over}};
+        weft_task *tasks[2];
+        weft_task *guest;
+        CHECK_EQ(weft_runtime_spawn(runtime, &tasks[0], keep_yielding, &specials[0], NULL), 0);
+        CHECK_EQ(weft_runtime_spawn(runtime, &tasks[1], keep_yielding, &specials[1],
+                                    i % 2 == 0 ? &high : NULL),
+                 0);
+        CHECK_EQ(weft_runtime_spawn(runtime, &guest, end_it, &is_over, NULL), 0);
+        CHECK_EQ(weft_await(guest), 0);
+        CHECK_EQ(weft_await(tasks[0]), 0);
+        CHECK_EQ(weft_await(tasks[1]), 0);
+    }
+    CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_fan_out_from_a_task_reaches_all_workers),
     TAP_TEST(long_tasks_from_outside_occupy_all_workers),
@@ -567,5 +624,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(who_falls_asleep_beside_work_watches_it),
     TAP_TEST(a_crowd_takes_turns),
     TAP_TEST(a_crowd_takes_turns_of_any_length),
+    TAP_TEST(special_tasks_leave_turns_to_others),
 };
 TAP_MAIN(tests)
