@@ -24,7 +24,10 @@ static intptr_t dine(void *arg)
     const size_t seat = (size_t)arg;
     weft_mutex *left = &forks[seat];
     weft_mutex *right = &forks[(seat + 1) % SEATS]; /* cure: the lower number first */
-    weft_mutex_lock(left);
+    int rc = weft_mutex_lock(left);
+    if (rc != 0) {
+        return rc;
+    }
     weft_barrier_wait(&seated); /* all have taken one */
     if (weft_mutex_lock(right) == 0) {
         weft_mutex_unlock(right);

@@ -22,7 +22,9 @@ static intptr_t work(void *arg)
     struct pool *pool = arg;
     int number = 0;
     do {
-        weft_mutex_lock(&pool->mutex);
+        if (weft_mutex_lock(&pool->mutex) != 0) {
+            break; /* cancelled: it is not locked */
+        }
         pool->sum += (long long)number * number;
         number = pool->next < NUMBERS ? ++pool->next : 0;
         weft_mutex_unlock(&pool->mutex);

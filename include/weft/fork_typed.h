@@ -47,7 +47,7 @@ struct weft_forks_front {
     uint32_t asked;
 };
 
-static inline struct weft_forks_front *weft_forks_front(weft_forks *forks)
+static inline struct weft_forks_front *weft_forks_front_of(weft_forks *forks)
 {
     return (struct weft_forks_front *)(void *)forks;
 }
@@ -57,18 +57,19 @@ static inline struct weft_forks_front *weft_forks_front(weft_forks *forks)
 
 static inline bool weft_forks_is_alone(weft_forks *forks)
 {
-    return __atomic_load_n(&weft_forks_front(forks)->asked, __ATOMIC_RELAXED) == WEFT_FORKS_ALONE;
+    return __atomic_load_n(&weft_forks_front_of(forks)->asked, __ATOMIC_RELAXED) ==
+           WEFT_FORKS_ALONE;
 }
 
 static inline bool weft_forks_is_asked(weft_forks *forks)
 {
-    return __builtin_expect(__atomic_load_n(&weft_forks_front(forks)->asked, __ATOMIC_RELAXED) != 0,
-                            0);
+    return __builtin_expect(
+        __atomic_load_n(&weft_forks_front_of(forks)->asked, __ATOMIC_RELAXED) != 0, 0);
 }
 
 static inline void weft_fork_push(weft_forks *forks, weft_fork *fork, weft_fn fn)
 {
-    struct weft_forks_front *front = weft_forks_front(forks);
+    struct weft_forks_front *front = weft_forks_front_of(forks);
     fork->fn = fn;
     fork->arg = fork;
     if (weft_forks_is_asked(forks)) {
@@ -82,7 +83,7 @@ static inline void weft_fork_push(weft_forks *forks, weft_fork *fork, weft_fn fn
 /* True: it is the caller's, to be called. */
 static inline bool weft_fork_pop(weft_forks *forks, weft_fork *fork)
 {
-    struct weft_forks_front *front = weft_forks_front(forks);
+    struct weft_forks_front *front = weft_forks_front_of(forks);
     if (weft_forks_is_asked(forks) || __builtin_expect(front->marked == fork, 0)) {
         (void)weft_fork_join_slowly(forks, fork);
         return false;

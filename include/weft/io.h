@@ -4,8 +4,9 @@
  * can be polled.
  *
  * Each call does what the system call of its name does, and where that would block the task waits:
- * its worker goes on with others.  The call is tried first and waits only if it has to.  A result
- * < 0 is a negative errno; besides those of the system call:
+ * its worker goes on with others.  The call is tried first, unless the last one found nothing and
+ * the kernel has told of nothing since.  A result < 0 is a negative errno; besides those of the
+ * system call:
  *
  *   -ECANCELED   the task was asked to end
  *   -ETIMEDOUT   its deadline came first (weft_deadline)
@@ -18,7 +19,8 @@
  * Descriptors are plain numbers and may come from anywhere.  Weft sets O_NONBLOCK when it first
  * has to know one (not on regular files and terminals).  Two rules: what was used here is closed by
  * weft_close, or, if others close it, weft_forget is called before; and a descriptor has to outlive
- * the calls that use it, which weft_close sees to and close does not.
+ * the calls that use it, which weft_close sees to and close does not.  Who breaks the first has a
+ * task that waits for ever when the number is given out again: it is taken for the old one.
  *
  * A thread that is no worker may call these too, and is blocked.
  */

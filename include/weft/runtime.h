@@ -113,9 +113,10 @@ typedef struct weft_options {
 } weft_options;
 
 /* Opens a runtime, runs fn(arg) as its first task, waits for its end and closes the runtime: every
- * task that is still alive then is cancelled and waited for.  Gives the result of fn; or -EINVAL:
- * bad options or environment, and a line on stderr says which; -ENOMEM, -EAGAIN: no memory, no
- * threads; -EDEADLK: all tasks waited for each other; -EPERM: called from inside a task. */
+ * task that is still alive then is cancelled and waited for: one that does not heed -ECANCELED
+ * keeps it from returning.  Gives the result of fn; or -EINVAL: bad options or environment, and a
+ * line on stderr says which; -ENOMEM, -EAGAIN: no memory, no threads; -EDEADLK: all tasks waited
+ * for each other; -EPERM: called from inside a task. */
 WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options);
 
 /*

@@ -83,6 +83,8 @@ typedef struct weft_drain_options {
  *   3. the tasks have time to end, as long as the patience lasts and no other signal comes
  *   4. those that are left are cancelled, and waited for
  *
+ *     weft_signals_block(NULL);                        in main, before weft_run
+ *     ...
  *     weft_scope_open(&scope, NULL);
  *     weft_scope_go(&scope, accept_loop, &server);     each connection another weft_scope_go
  *     int rc = weft_drain(&scope, server.fd, NULL);
@@ -95,7 +97,8 @@ typedef struct weft_drain_options {
  * 0            all ended by themselves
  * -ETIMEDOUT   some had to be cancelled
  * -EINTR       the same, because another signal came
- * -EPERM, -EINVAL   as weft_scope_close and weft_signal_wait; the scope is as it was
+ * -EPERM       the signals were not given to weft_signals_block; or as weft_scope_close
+ * -EINVAL      as both; after these two the scope is as it was, and has to be closed
  * else         the first error of the scope, or what kept it from waiting for signals: then all
  *              tasks were cancelled
  */

@@ -4,13 +4,14 @@
  *
  * Zeros:    an object that is all zeros is ready; what needs a number has a WEFT_*_INIT(number).
  *           None needs an end, none allocates, and each is at most a cache line.  It must not be
- *           moved or freed while somebody is inside a call with it.
+ *           moved or freed while it is locked, or somebody is inside a call with it.
  * Waiting:  suspends the calling task, never its worker's thread; called from a thread that is no
  *           worker it blocks that thread.  The calls whose names begin with try never wait, and
  *           need no runtime at all.
  * Ends:     a wait of a task ends with -ECANCELED when the task is cancelled, and with -ETIMEDOUT
- *           when its deadline comes; nothing has changed then.  A call that need not wait succeeds
- *           all the same.  There are no calls with a time limit of their own:
+ *           when its deadline comes; nothing has changed then: who goes on after a lock that was
+ *           not 0 goes on without it.  A call that need not wait succeeds all the same.  There are
+ * no calls with a time limit of their own:
  *
  *               weft_time old = weft_deadline(weft_in(5 * WEFT_MILLISECOND));
  *               int rc = weft_sem_acquire(&seats, 1);

@@ -21,7 +21,8 @@
  *           more than a page can jump over the guard.
  * C++:      an exception must not leave a task's function, and weft_fail runs no destructors.
  * Threads:  a task may go on in another thread after every call that waits or yields.  Addresses
- *           of thread-local variables, and errno, must not be kept across such calls.
+ *           of thread-local variables, and errno, must not be kept across such calls, nor may a
+ *           lock of pthreads be held.
  */
 #ifndef WEFT_TASK_H
 #define WEFT_TASK_H
@@ -48,18 +49,20 @@ typedef struct weft_task_options {
 } weft_task_options;
 
 /* Starts fn(arg); the handle, or NULL when out of memory, or over a limit of the runtime, or not
- * inside a task. */
-WEFT_API weft_task *weft_go(weft_fn fn, void *arg);
+ * inside a task.  A handle is awaited or dropped: one that is forgotten keeps the task's memory,
+ * and its failure from being told.  Without a handle: weft_spawn(NULL, fn, arg, NULL). */
+WEFT_API weft_task *weft_go(weft_fn fn, void *arg) __attribute__((warn_unused_result));
 
 /* The same with options.  `out` NULL: detached.  -EINVAL: no function, a stack size out of range,
- * an arg_copy without arg; -ENOMEM; -EAGAIN: a limit of the runtime; -ESHUTDOWN: it is closing;
- * -EPERM: not inside a task (use weft_runtime_spawn). */
+ * an arg_copy without arg, options of an unknown size; -ENOMEM; -EAGAIN: a limit of the runtime;
+ * -ESHUTDOWN: it is closing; -EPERM: not inside a task (use weft_runtime_spawn). */
 WEFT_API int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_options *options);
 
 /* Waits for the task's end, gives its result and takes the handle back.  If the caller is cancelled
  * or out of time: -ECANCELED or -ETIMEDOUT, the handle is gone too, and the task goes on.  NULL:
  * -ENOMEM, so that weft_await(weft_go(...)) is complete.  Awaiting oneself: -EDEADLK, and the
- * handle stays. */
+ * handle stays.  The message of a weft_fail goes with the handle; who wants it calls weft_join and
+ * weft_task_message. */
 WEFT_API intptr_t weft_await(weft_task *task);
 
 /* Waits for the task's end and keeps the handle; several may join.  0 and the result in *result

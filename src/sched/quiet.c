@@ -260,9 +260,11 @@ static void describe(char *text, size_t size, const struct weft_task *const *tas
 static void print_deadlock(weft_runtime *runtime, const weft_deadlock *deadlock)
 {
     char line[160];
-    int length =
-        snprintf(line, sizeof(line), "weft: deadlock: all %zu tasks wait for each other; %s:\n",
-                 deadlock->count, deadlock->cycle_count > 0 ? "in a cycle" : "tasks");
+    int length = snprintf(line, sizeof(line), "weft: deadlock: %s %zu %s; %s:\n",
+                          deadlock->count == 1 ? "the" : "all", deadlock->count,
+                          deadlock->count == 1 ? "task waits, and nobody is left to wake it"
+                                               : "tasks wait for each other",
+                          deadlock->cycle_count > 0 ? "in a cycle" : "tasks");
     /* Nobody to tell of an error. */
     (void)wf_file_write(STDERR_FILENO, line, (size_t)length);
     (void)wf_file_write(STDERR_FILENO, deadlock->text, strlen(deadlock->text));
