@@ -159,6 +159,11 @@ void wf_steal_take_over(struct wf_worker *worker, struct wf_chain *chain)
     (void)chain;
 }
 
+void wf_driver_flush(struct wf_worker *worker)
+{
+    (void)worker;
+}
+
 void wf_driver_relieve(weft_runtime *of, struct wf_worker *worker)
 {
     (void)of;
