@@ -88,9 +88,9 @@ typedef struct weft_listen_options {
  * the same moment one may lose its path to the other.
  *
  * >= 0     the descriptor
- * -EINVAL, -ENAMETOOLONG, -ENODEV   as weft_address_parse, which takes no names (weft_resolve
- * does); or options that make no sense or what socket, bind and listen give: -EADDRINUSE, -EACCES,
- * -EADDRNOTAVAIL, -EMFILE, ...
+ * -EINVAL, -ENAMETOOLONG, -ENODEV   as weft_address_parse; or options that make no sense
+ * -EINVAL  a name, too: weft_resolve has its addresses
+ * or what socket, bind and listen give: -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, -EMFILE, ...
  */
 WEFT_API int weft_listen(const char *address, const weft_listen_options *options);
 

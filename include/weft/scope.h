@@ -8,9 +8,9 @@
  *     int rc = weft_scope_close(&scope);     waits for all; the first error, else 0
  *
  * The first task that fails cancels the others; the owner hears of it by weft_scope_close, and is
- * not cancelled.  The struct lies in the frame of the task that
- * opened it, which must close it before the frame is left; scopes nest.  A task that returns with
- * an open scope is stopped by a check; weft_fail closes its scopes itself.
+ * not cancelled.  The struct lies in the frame of the task that opened it, which must close it
+ * before the frame is left; scopes nest.  A task that returns with an open scope is stopped by a
+ * check; weft_fail closes its scopes itself.
  */
 #ifndef WEFT_SCOPE_H
 #define WEFT_SCOPE_H

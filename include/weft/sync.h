@@ -10,8 +10,8 @@
  *           need no runtime at all.
  * Ends:     a wait of a task ends with -ECANCELED when the task is cancelled, and with -ETIMEDOUT
  *           when its deadline comes; nothing has changed then: who goes on after a lock that was
- *           not 0 goes on without it.  A call that need not wait succeeds all the same.  There are
- * no calls with a time limit of their own:
+ *           not 0 goes on without it.  A call that need not wait succeeds all the same.  None has
+ *           a time limit of its own:
  *
  *               weft_time old = weft_deadline(weft_in(5 * WEFT_MILLISECOND));
  *               int rc = weft_sem_acquire(&seats, 1);
