@@ -2,7 +2,7 @@
 # The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built and
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
-.PHONY: help run build install test stress marks asan tsan hostile wakeups clang aarch64 valgrind \
+.PHONY: help run build install test stress marks asan tsan hostile wakeups clang aarch64 valgrind model-build \
 	cov model fuzz bench bench-peers promises tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
@@ -108,9 +108,12 @@ valgrind: build ## some tests (VALGRIND_TESTS) under memcheck
 	@WEFT_TEST_WRAP="valgrind -q --error-exitcode=99 --leak-check=full" WEFT_TEST_TIME=50 \
 		tests/run.sh build/dev $(VALGRIND_TESTS)
 
-model: ## every order of steps of the lock-free code, and mutants that must fail
+model-build: ## the programs of `model`, and whether its faults still fit the source
 	@tools/setup.sh build tidy
 	@$(call preset,model)
+	@tests/model/faults.py --texts
+
+model: model-build ## every order of steps of the lock-free code, and mutants that must fail
 	@tests/model/run.sh build/model
 
 fuzz: ## bytes that libFuzzer finds, into every parser, FUZZ_SECONDS each

@@ -3,12 +3,14 @@
  * tap.c - see tap.h.
  *
  * The parent forks a child for each test and waits for its end on a pipe whose other end only the
- * child holds: end of file means that the child and its own children are gone.  The verdict is the
- * child's exit status; what it has to say travels through the pipe.
+ * child holds: end of file means that the child and those it forked are gone.  Programs that it has
+ * started do not hold it, or one that outlives a test that failed would hide the failure until the
+ * limit.  The verdict is the child's exit status; what it has to say travels through the pipe.
  */
 #include "tap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -166,7 +168,7 @@ static int run_forked(void (*run)(void), int limit_ms, bool stderr_too, char *te
     int ends[2];
     text[0] = '\0';
     (void)fflush(NULL);
-    if (pipe(ends) != 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0) {
         return -1;
     }
     pid_t child = fork();
