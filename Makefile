@@ -2,8 +2,8 @@
 # The front door.  `make help` lists what there is; CMakeLists.txt knows how things are built and
 # tools/setup.sh what each target needs on the machine.
 .DEFAULT_GOAL := build
-.PHONY: help run build install test stress marks asan tsan hostile wakeups clang aarch64 valgrind model-build \
-	cov model fuzz bench bench-peers promises tidy lint format format-check check-all clean
+.PHONY: help run build install test stress marks asan tsan hostile wakeups clang aarch64 valgrind \
+	cov model-build model fuzz bench bench-peers promises tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
 # Where `make install` puts what it installs.
