@@ -44,9 +44,10 @@ weft_model(model_idle tests/model/model_idle.c src/sched/idle.c src/queue/mpsc.c
 weft_model(model_state tests/model/model_state.c src/sched/state.c src/os/park.c)
 weft_model(model_fork tests/model/model_fork.c src/sched/board.c)
 weft_model(model_slot tests/model/model_slot.c)
-weft_model(model_alone tests/model/model_alone.c src/os/park.c)
-weft_model(model_monitor tests/model/model_monitor.c src/sched/monitor.c src/sched/safepoint.c
-  src/sched/idle.c src/queue/mpsc.c src/os/lock.c src/os/park.c)
+weft_model(model_alone tests/model/model_alone.c src/sched/alone.c src/sched/idle.c src/queue/ring.c
+  src/os/lock.c src/os/park.c)
+weft_model(model_monitor tests/model/model_monitor.c src/sched/monitor.c src/sched/alone.c
+  src/sched/safepoint.c src/sched/idle.c src/queue/mpsc.c src/os/lock.c src/os/park.c)
 weft_model(model_join tests/model/model_join.c src/sched/join.c src/sched/task.c src/sched/state.c
   src/os/lock.c src/os/park.c)
 weft_model(model_timers tests/model/model_timers.c src/sched/timers.c src/time/wheel.c src/sched/idle.c

@@ -145,12 +145,18 @@ typedef int64_t wf_deque_diff;
 
 /* Nanoseconds that a task which a worker took from another must keep it busy, on average, to be
  * worth it: so much do the two lose by the lines of the cache that go from one to the other.  When
- * it was not, it takes no more than a few the next time; and after so many times in a row it looks
- * away for a while each time, which is as long as others may then wait for it. */
+ * it was not, it takes no more than a few the next time; and after WF_SHY times in a row it looks
+ * away for a while each time, twice as long as the time before until WF_SHYNESS_MAX: 1.6 ms, which
+ * is as long as others may then wait for it. */
 #define WF_VISIT_WORTH_NS INT64_C(500)
 #define WF_SHY_BATCH 4u
-#define WF_SHYNESS_MAX 3u
+#define WF_SHY 3u
+#define WF_SHYNESS_MAX 7u
 #define WF_VISIT_PAUSE_NS INT64_C(100000)
+
+/* Nanoseconds without a visitor after which a worker uses its queues as if it were alone.  To tell
+ * it that it is not costs the next visitor a microsecond or two, and the worker an interrupt. */
+#define WF_ALONE_AFTER_NS INT64_C(50000)
 
 /* Tasks of one slab, and those that move at once between a worker and the pool; a worker keeps less
  * than two times as many.  In hostile builds every task goes through the pool. */

@@ -99,6 +99,10 @@ void wf_ring_push(struct wf_ring *ring, struct wf_node *item, wf_overflow_fn ove
 /* [owner]  The same if there is room; false: the item is the caller's still. */
 bool wf_ring_try_push(struct wf_ring *ring, struct wf_node *item);
 
+/* [owner]  The same if there is room and something to stand behind, in a ring that nobody steals
+ * from: see wf_ring_pop_alone. */
+bool wf_ring_push_behind(struct wf_ring *ring, struct wf_node *item);
+
 /* [owner]  Moves all to the end of `out`, oldest first; gives how many.  None, if a thief is at
  * work. */
 size_t wf_ring_take_all(struct wf_ring *ring, struct wf_chain *out);
@@ -128,7 +132,8 @@ struct wf_node *wf_ring_steal_some(struct wf_ring *from, struct wf_ring *into, s
 /* [thief, who need own no ring]  The oldest item; NULL as above. */
 struct wf_node *wf_ring_steal_one(struct wf_ring *from);
 
-/* [any]  Items that could be popped or stolen now; a hint by the time it is read. */
+/* [any]  Items that could be popped or stolen now; a hint by the time it is read.  But not 0 for a
+ * ring that was never empty since a fence at which its tail was known. */
 size_t wf_ring_count(struct wf_ring *ring);
 
 /* ---- deque --------------------------------------------------------------------------------- */

@@ -158,6 +158,21 @@ bool wf_ring_try_push(struct wf_ring *ring, struct wf_node *item)
     return true;
 }
 
+bool wf_ring_push_behind(struct wf_ring *ring, struct wf_node *item)
+{
+    WEFT_ASSERT(item != NULL);
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    wf_ring_pos real = real_of(wf_plain_load(&ring->known));
+    WEFT_ASSERT(wf_load_relaxed(&ring->head) == pair(real, real)); /* nobody steals */
+    wf_ring_pos count = distance(real, tail);
+    if (count == 0 || count == WF_RING_CAPACITY) {
+        return false;
+    }
+    wf_counter_add(&ring->counters.pushed, 1);
+    put(ring, tail, item);
+    return true;
+}
+
 size_t wf_ring_take_all(struct wf_ring *ring, struct wf_chain *out)
 {
     wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
@@ -230,7 +245,7 @@ struct wf_node *wf_ring_pop_alone(struct wf_ring *ring)
         return NULL;
     }
     wf_ring_pos next = (wf_ring_pos)(real + 1);
-    wf_store_relaxed(&ring->head, pair(next, next)); /* relaxed: others only look */
+    wf_store_release(&ring->head, pair(next, next)); /* (R3) */
     wf_plain_store(&ring->known, pair(next, next));
     wf_counter_add(&ring->counters.popped, 1);
     return wf_plain_load(slot_at(ring, real));
@@ -322,9 +337,10 @@ struct wf_node *wf_ring_steal_one(struct wf_ring *from)
 
 size_t wf_ring_count(struct wf_ring *ring)
 {
-    /* Two relaxed loads of a moving queue: a tail older than the head is no count but zero. */
+    /* Of a queue that moves: the head first, (R3) acquire.  The other way round the owner could put
+     * one in and take one out in between, and a ring that was never empty would seem so. */
+    wf_ring_pos real = real_of(wf_load_acquire(&ring->head));
     wf_ring_pos tail = wf_load_relaxed(&ring->tail);
-    wf_ring_pos real = real_of(wf_load_relaxed(&ring->head));
     wf_ring_pos count = distance(real, tail);
-    return count <= WF_RING_CAPACITY ? count : 0;
+    return count <= WF_RING_CAPACITY ? count : WF_RING_CAPACITY;
 }

@@ -20,15 +20,16 @@
 /* [owner]  True: it may use its queues as nobody else does, until wf_alone_end. */
 static inline bool wf_alone_begin(struct wf_worker *worker)
 {
-    if (!worker->is_lone) {
+    if (wf_load_relaxed(&worker->is_alone) != WF_ALONE) { /* relaxed: looks again below */
         return false;
     }
     wf_store_relaxed(&worker->is_inside, 1); /* relaxed: (M2) */
     wf_fence_light();                        /* (M2) */
-    if (__builtin_expect(wf_load_relaxed(&worker->is_alone) != 0, 1)) {
+    if (__builtin_expect(wf_load_relaxed(&worker->is_alone) == WF_ALONE, 1)) {
         return true;
     }
-    wf_store_relaxed(&worker->is_inside, 0); /* relaxed: nothing was done */
+    WF_REACHED("fast.visited_meanwhile");
+    wf_store_release(&worker->is_inside, 0); /* (M2) release: what was done the time before */
     return false;
 }
 
@@ -37,21 +38,14 @@ static inline void wf_alone_end(struct wf_worker *worker)
     wf_store_release(&worker->is_inside, 0); /* (M2) */
 }
 
-/* [locked monitor.lock]  Others may touch its queues from now on; false: not yet. */
-static inline bool wf_alone_revoke(struct wf_worker *worker)
-{
-    if (wf_load_relaxed(&worker->is_alone) != 0) { /* relaxed: the lock's */
-        wf_store_relaxed(&worker->is_alone, 0);    /* relaxed: the barrier orders it */
-        wf_barrier_everywhere();                   /* (M2) */
-    }
-    return wf_load_acquire(&worker->is_inside) == 0; /* (M2) acquire: what it did there */
-}
-
-/* [owner]  Nobody has to be told of what it has queued just now. */
+/* [owner]  There is nobody to be told of what it has queued just now. */
 static inline bool wf_is_alone(struct wf_worker *worker)
 {
+    if (!worker->is_lone) {
+        return false;
+    }
     wf_fence_light(); /* (M2): who sees it alone has queued before the others come */
-    return wf_load_relaxed(&worker->is_alone) != 0;
+    return wf_load_relaxed(&worker->is_alone) == WF_ALONE;
 }
 
 /* [owner]  Puts a task in; gives the one that was there, NULL: none. */
@@ -61,6 +55,9 @@ static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct wef
         struct weft_task *old = wf_load_relaxed(&worker->slot); /* both relaxed: nobody else */
         wf_store_relaxed(&worker->slot, task);
         wf_alone_end(worker);
+        if (__builtin_expect(worker->is_rested && old == NULL, 0) && !worker->is_lone) {
+            wf_steal_need_watcher(worker);
+        }
         return old;
     }
     struct weft_task *old = wf_load_relaxed(&worker->slot); /* relaxed: only we fill it */

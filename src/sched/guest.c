@@ -30,7 +30,7 @@ static bool is_needless(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     return wf_idle_asleep(&runtime->idle) + wf_idle_searching(&runtime->idle) + 1 <
                wf_in_play(runtime) &&
-           wf_idle_arrivals(&runtime->idle) == worker->arrivals;
+           (worker->shyness < WF_SHY || wf_idle_arrivals(&runtime->idle) == worker->arrivals);
 }
 
 /* [owner]  Looks away for a while, or until something comes from outside.  It counts as searching
@@ -48,8 +48,8 @@ static void hold_back(struct wf_worker *worker, int64_t until)
 
 void wf_guest_be_shy(struct wf_worker *worker, uint32_t shyness)
 {
-    if ((shyness == WF_SHYNESS_MAX) != (worker->shyness == WF_SHYNESS_MAX)) {
-        wf_idle_heed(&worker->runtime->idle, shyness == WF_SHYNESS_MAX);
+    if ((shyness >= WF_SHY) != (worker->shyness >= WF_SHY)) {
+        wf_idle_heed(&worker->runtime->idle, shyness >= WF_SHY);
     }
     worker->shyness = shyness;
 }
@@ -64,10 +64,11 @@ void wf_guest_judge(struct wf_worker *worker)
         int64_t now = wf_clock_now();
         if (now - worker->visit_ns >= (int64_t)turns * WF_VISIT_WORTH_NS || !is_needless(worker)) {
             wf_guest_be_shy(worker, 0);
-        } else if (worker->shyness < WF_SHYNESS_MAX) {
+        } else if (worker->shyness < WF_SHY) {
             wf_guest_be_shy(worker, worker->shyness + 1);
         } else {
-            hold_back(worker, now + WF_VISIT_PAUSE_NS);
+            hold_back(worker, now + (WF_VISIT_PAUSE_NS << (worker->shyness - WF_SHY)));
+            worker->shyness += worker->shyness < WF_SHYNESS_MAX ? 1 : 0;
             now = wf_clock_now();
         }
         wf_guest_begin(worker, now);

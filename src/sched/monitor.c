@@ -32,10 +32,8 @@
  * is woken just now; in_play and the mark on the bench are then for the others what the bit of a
  * sleeper is: it looks once more after a fence (S1).
  *
- * The only worker of a runtime uses its queues as if nobody else did, which saves it the locked
- * instructions.  Before a spare may touch them the monitor says so and makes every thread go
- * through a fence (M2): from then on the worker sees it at each operation, and one that has begun
- * before is marked.  If it is, the monitor comes back at its next look.
+ * The only worker of a runtime calls nobody for what it queues.  Before there is a second one the
+ * monitor comes to it as a visitor (alone.c); if it is turned away, it comes back at its next look.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -114,22 +112,18 @@ static void sit_down_locked(struct wf_worker *worker)
     add_in_play_locked(runtime, (uint32_t)-1);
 }
 
-/* [locked monitor.lock]  Others may touch the queues of the only worker; false: not yet. */
+/* [locked monitor.lock]  The only worker is about to be one of several, and has to call the others
+ * from now on; false: not yet. */
 static bool share_locked(weft_runtime *runtime)
 {
     struct wf_worker *worker = &runtime->workers[0];
-    return !worker->is_lone || wf_alone_revoke(worker);
-}
-
-bool wf_monitor_share(weft_runtime *runtime)
-{
-    if (!runtime->workers[0].is_lone) {
-        return true;
+    if (worker->is_lone) {
+        if (!wf_visit_begin(worker)) {
+            return false;
+        }
+        wf_visit_end(worker);
     }
-    wf_lock_acquire(&runtime->monitor.lock);
-    const bool is_shared = share_locked(runtime);
-    wf_lock_release(&runtime->monitor.lock);
-    return is_shared;
+    return true;
 }
 
 /* [locked monitor.lock]  Whoever made it get up has to wake it. */
@@ -206,23 +200,6 @@ void wf_monitor_recall(struct wf_worker *worker)
     }
     wf_lock_release(&monitor->lock);
     (void)wf_parker_unpark(&worker->post.bench);
-}
-
-/* ---- the only worker ----------------------------------------------------------------------- */
-
-void wf_monitor_be_alone(struct wf_worker *worker)
-{
-    weft_runtime *runtime = worker->runtime;
-    struct wf_monitor *monitor = &runtime->monitor;
-    if (!monitor->has_barrier) {
-        return;
-    }
-    wf_lock_acquire(&monitor->lock);
-    if (wf_in_play(runtime) == 1) {
-        wf_ring_settle(&worker->ring);
-        wf_store_relaxed(&worker->is_alone, 1); /* relaxed: its own */
-    }
-    wf_lock_release(&monitor->lock);
 }
 
 /* ---- spares -------------------------------------------------------------------------------- */
@@ -353,13 +330,13 @@ static void take_over(weft_runtime *runtime)
     for (unsigned i = 0; i < wf_seats(runtime) && runtime->reactor == NULL; i++) {
         struct wf_worker *worker = &runtime->workers[i];
         struct wf_chain chain = {0};
-        wf_lock_acquire(&monitor->lock); /* the only worker cannot become alone again meanwhile */
-        if ((worker->post.is_hog || worker->post.is_blocked) && wf_in_play(runtime) > 1 &&
-            share_locked(runtime)) {
-            wf_steal_take_over(worker, &chain);
-        }
+        wf_lock_acquire(&monitor->lock);
         const bool is_stuck = worker->post.is_hog || worker->post.is_blocked;
         wf_lock_release(&monitor->lock);
+        if (is_stuck && wf_in_play(runtime) > 1 && wf_visit_begin(worker)) {
+            wf_steal_take_over(worker, &chain);
+            wf_visit_end(worker);
+        }
         if (chain.first != NULL) {
             WF_REACHED("monitor.takes_over");
             wf_steal_hand_on(runtime, &chain);
@@ -539,7 +516,8 @@ static struct wf_worker *set_blocked(struct wf_worker *worker, bool is_blocked, 
     set_stuck_locked(worker, false, is_blocked);
     *is_lacking = is_blocked && is_lacking_locked(runtime);
     if (is_blocked && worker->is_lone) {
-        wf_store_relaxed(&worker->is_alone, 0); /* relaxed: its own, and handed on by the lock */
+        /* relaxed: its own, and handed on by the lock */
+        wf_store_relaxed(&worker->is_alone, WF_SHARED);
     }
     if (*is_lacking && !wf_list_is_empty(&monitor->bench)) {
         spare = wf_container_of(monitor->bench.next, struct wf_worker, post.link);

@@ -45,7 +45,7 @@ struct wf_monitor {
     struct wf_parker parker;  /* where the monitor sleeps */
     pthread_t thread;
     wf_atomic_u32 is_started;        /* [closer: write] [any: read]  the thread is there */
-    bool has_barrier;                /* [const]  the only worker can be told that it is not */
+    bool has_barrier;                /* [const]  who is alone can be told that it is not */
     const void *sites[WF_HOG_SITES]; /* [monitor] */
     unsigned site_count;             /* [monitor] */
     WF_ATOMIC(uint64_t) hogs;        /* [monitor: write] [any: read]  turns that were too long */
@@ -74,10 +74,5 @@ bool wf_monitor_send_off(struct wf_worker *worker);
 void wf_monitor_sit(struct wf_worker *worker);
 /* [any]  After something came that only this worker can run: calls it, if it is benched. */
 void wf_monitor_recall(struct wf_worker *worker);
-/* [owner]  The only worker may use its queues as nobody else does, if nobody does. */
-void wf_monitor_be_alone(struct wf_worker *worker);
-/* [owner of a spare]  Whether others may touch the queues of the only worker; and if not, they may
- * soon.  Stays so while the spare is in play. */
-bool wf_monitor_share(weft_runtime *runtime);
 
 #endif

@@ -129,7 +129,8 @@ int wf_worker_init(weft_runtime *runtime, unsigned index)
     worker->is_lone = runtime->worker_count == 1 && index == 0;
     worker->post.is_spare = index >= runtime->worker_count;
     /* Both relaxed: not published yet.  It is safe until its thread says otherwise. */
-    wf_store_relaxed(&worker->is_alone, worker->is_lone && runtime->monitor.has_barrier ? 1 : 0);
+    const bool is_alone = runtime->monitor.has_barrier && (worker->is_lone || worker->is_fast);
+    wf_store_relaxed(&worker->is_alone, is_alone ? WF_ALONE : WF_SHARED);
     wf_store_relaxed(&worker->safe.is_safe, 1);
     worker->clock_turns = 1;
     worker->polls_left = 1;
@@ -198,9 +199,9 @@ static int fill(weft_runtime *runtime)
     wf_lock_init(&runtime->monitor.lock, WF_RANK_MONITOR);
     wf_list_init(&runtime->monitor.bench);
     wf_parker_init(&runtime->monitor.parker);
-    /* Without the monitor nobody would ever ask for it. */
+    /* Of the only worker, without the monitor, nobody would ever ask for it. */
     runtime->monitor.has_barrier =
-        !has_spares || (runtime->worker_count == 1 && wf_barrier_register() == 0);
+        (!has_spares && runtime->worker_count == 1) || wf_barrier_register() == 0;
     bool is_steal = runtime->options.policy == WEFT_POLICY_STEAL;
     runtime->policy = is_steal ? &wf_policy_steal : &wf_policy_reactor;
     wf_lock_init(&runtime->gate, WF_RANK_GATE);

@@ -38,8 +38,9 @@
  *   N1    pool.c enter: fence            shut: fence                   one of both sees the other
  *   N2    pool.c leave: sub              shut: load                    every use before the free
  *   M1    monitor.c grow: store seats    wf_seats: load                the new worker
- *   M2    fast.h alone: light fence      monitor.c: barrier            one of both sees the other
+ *   M2    fast.h alone: light fence      alone.c visit: barrier        one of both sees the other
  *   M3    monitor.c doze: fence          safepoint.c leave: fence      one of both sees the other
+ *   M4    alone.c visit: add, fence      again: fence, load visits     one of both sees the other
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  *   A1    timers.c set: fence            look: fence                   one of both sees the other
  *   A2    timers.c publish: fence        who watches: fence            one of both sees the other
@@ -283,6 +284,13 @@ struct wf_start {
     struct wf_parker opener;
 };
 
+/* Whether others may touch the queues of a worker. */
+enum wf_company {
+    WF_SHARED, /* with locked instructions, as the owner does */
+    WF_ALONE,  /* nobody: who wants to has to ask */
+    WF_ASKED,  /* nobody yet */
+};
+
 struct wf_worker {
     /* Touched by the owner at every switch. */
     weft_runtime *runtime;                 /* [const] */
@@ -293,8 +301,8 @@ struct wf_worker {
     uint32_t lifo_runs;                    /* [owner]  tasks out of the slot in a row */
     bool is_fast;                          /* [const]  tasks may switch to tasks: fair stealing */
     bool is_lone;                          /* [const]  the only worker, but for spares */
-    wf_atomic_u32 is_alone;  /* [owner, monitor: write]  nobody takes from its queues */
-    wf_atomic_u32 is_inside; /* [owner: write] [monitor: read]  uses them as if that were so */
+    wf_atomic_u32 is_alone;  /* [owner, visitor: write]  enum wf_company: see alone.c */
+    wf_atomic_u32 is_inside; /* [owner: write] [visitor: read]  uses its queues as if it were */
     bool is_searching;       /* [owner] */
     struct wf_fiber loop;    /* [owner]  the thread's own stack */
     bool is_rested;          /* [owner]  it slept, and called no watcher since */
@@ -356,6 +364,10 @@ struct wf_worker {
     struct wf_parker parker;
     struct wf_safe safe;
 
+    wf_atomic_u32 visits; /* [visitor: add]  to its queues: see alone.c */
+    uint32_t visits_seen; /* [owner]  at its last look */
+    int64_t visited_ns;   /* [owner]  when it last saw that there were more */
+
     WF_ATOMIC(uint64_t) polled_at_watch; /* [watcher: write]  see steal.c */
     WF_ATOMIC(uint32_t) is_asked; /* [any: write]  the task has had its share: see weft_check */
 
@@ -399,6 +411,12 @@ void wf_steal_push(struct wf_worker *worker, struct weft_task *task);
 void wf_steal_push_back(struct wf_worker *worker, struct weft_task *task);
 /* steal.c  [any]  Calls a sleeper for what was queued; the worker at hand, or NULL. */
 void wf_steal_notify(weft_runtime *runtime, struct wf_worker *worker);
+
+/* alone.c  [any]  About to touch the queues of another; false: not now.  Until wf_visit_end. */
+bool wf_visit_begin(struct wf_worker *host);
+void wf_visit_end(struct wf_worker *host);
+/* alone.c  [owner]  If nobody has visited it for a while, it uses its queues as if alone. */
+void wf_alone_again(struct wf_worker *worker, int64_t now);
 
 /* fetch.c  [owner]  One of the global queue, with a fair share of others for the worker's own;
  * NULL: there is none.  And one of a queue of another priority. */

@@ -94,6 +94,19 @@ static __attribute__((noinline)) void push_newest(struct wf_worker *worker, stru
     }
 }
 
+/* [owner, fair]  Behind others in its ring, if it is alone with them; false: nothing was done.
+ * Nobody has to be called: who is about to sleep sees that there is something, as it has been since
+ * somebody was called for that (S1). */
+static bool push_behind(struct wf_worker *worker, struct weft_task *task)
+{
+    if (!wf_alone_begin(worker)) {
+        return false;
+    }
+    const bool is_done = wf_ring_push_behind(&worker->ring, &task->node);
+    wf_alone_end(worker);
+    return is_done;
+}
+
 /* [owner, fair]  Nobody loses a place to it. */
 static void push_if_room(struct wf_worker *worker, struct weft_task *task)
 {
@@ -106,6 +119,9 @@ void wf_steal_push(struct wf_worker *worker, struct weft_task *task)
 {
     weft_runtime *runtime = worker->runtime;
     if (worker->is_fast) { /* fair order */
+        if (push_behind(worker, task)) {
+            return;
+        }
         if (worker->is_looking) {
             push_if_room(worker, task);
         } else {
@@ -121,6 +137,9 @@ void wf_steal_push(struct wf_worker *worker, struct weft_task *task)
 
 void wf_steal_push_back(struct wf_worker *worker, struct weft_task *task)
 {
+    if (push_behind(worker, task)) {
+        return;
+    }
     push_if_room(worker, task);
     if (!wf_is_alone(worker)) {
         wf_steal_notify(worker->runtime, worker);
@@ -225,13 +244,35 @@ static struct weft_task *steal_fork(struct wf_worker *worker, unsigned first, un
     return NULL;
 }
 
+/* [owner, fair]  Half of another's ring, but no more than so many; gives the one to be run. */
+static struct wf_node *steal_oldest(struct wf_worker *worker, struct wf_worker *victim, size_t most)
+{
+    if (wf_ring_count(&victim->ring) == 0 || !wf_visit_begin(victim)) {
+        return NULL;
+    }
+    struct wf_node *node = wf_ring_steal_some(&victim->ring, &worker->ring, most);
+    wf_visit_end(victim);
+    return node;
+}
+
+/* [owner, fair]  What is in another's slot. */
+static struct weft_task *steal_slot(struct wf_worker *victim)
+{
+    /* relaxed: the exchange decides */
+    if (wf_load_relaxed(&victim->slot) == NULL || !wf_visit_begin(victim)) {
+        return NULL;
+    }
+    struct weft_task *task = wf_slot_take(victim);
+    wf_visit_end(victim);
+    return task;
+}
+
 /* [owner]  Half of another worker's queue, or its slot.  Only who counts as a searcher may: what is
  * on its way from one queue to another is seen by nobody, and the last searcher calls somebody. */
 static struct weft_task *steal(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    if (runtime->options.no_steal || wf_is_alone(worker) ||
-        (worker->post.is_spare && !wf_monitor_share(runtime))) {
+    if (runtime->options.no_steal || wf_is_alone(worker)) {
         return NULL;
     }
     worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);
@@ -247,8 +288,8 @@ static struct weft_task *steal(struct wf_worker *worker)
             continue;
         }
         wf_counter_add(&worker->counters.steals_tried, 1);
-        struct wf_node *node = runtime->options.order == WEFT_ORDER_FAIR
-                                   ? wf_ring_steal_some(&victim->ring, &worker->ring, most)
+        struct wf_node *node = worker->is_fast
+                                   ? steal_oldest(worker, victim, most)
                                    : wf_deque_steal_half(&victim->deque, &worker->deque);
         if (node != NULL) {
             wf_trace(worker->trace, WF_TRACE_STEAL, wf_task_id(wf_task_of(node)), victim->index);
@@ -257,7 +298,7 @@ static struct weft_task *steal(struct wf_worker *worker)
     }
     for (unsigned i = 0; i < count; i++) {
         struct wf_worker *victim = &runtime->workers[(first + i) % count];
-        struct weft_task *task = victim != worker ? wf_slot_take(victim) : NULL;
+        struct weft_task *task = victim != worker ? steal_slot(victim) : NULL;
         if (task != NULL) {
             WF_REACHED("steal.slot_stolen");
             wf_counter_add(&worker->counters.slots_stolen, 1);
@@ -289,9 +330,7 @@ static bool is_turn_of_global(struct wf_worker *worker)
         worker->flushed_ns = now;
         wf_driver_flush(worker); /* there may always be another task that is ready */
     }
-    if (worker->is_lone && !wf_is_alone(worker)) {
-        wf_monitor_be_alone(worker);
-    }
+    wf_alone_again(worker, now);
     worker->task_ns += (turn_ns - worker->task_ns) / WF_TURN_WEIGHT;
     worker->interval = wf_steal_interval(worker->task_ns);
     worker->global_turns += worker->clock_turns;
@@ -355,7 +394,7 @@ static struct weft_task *take_anything(struct wf_worker *worker)
     if (task == NULL && worker->is_guest) {
         wf_guest_judge(worker);
     }
-    if (task == NULL && worker->shyness == WF_SHYNESS_MAX) {
+    if (task == NULL && worker->shyness >= WF_SHY) {
         worker->arrivals = wf_idle_arrivals(&runtime->idle);
     }
     if (task == NULL) {

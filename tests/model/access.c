@@ -134,6 +134,14 @@ int wf_futex_wait(wf_atomic_u32 *word, uint32_t expected, int64_t deadline_ns)
     return (int)(int64_t)step.result;
 }
 
+void wf_barrier_everywhere(void)
+{
+    struct step step = {.kind = MODEL_BARRIER};
+    if (!engine_is_alone()) {
+        fiber_publish(&step);
+    }
+}
+
 int wf_futex_wake(wf_atomic_u32 *word, int count)
 {
     struct step step = {

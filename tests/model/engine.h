@@ -119,6 +119,7 @@ struct effect {
     bool is_write;
     bool is_futex;
     bool is_ordered; /* takes part in the one SC order */
+    bool is_everywhere;
     bool is_spin;
 };
 

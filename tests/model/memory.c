@@ -133,6 +133,18 @@ static void perform_fence(unsigned thread)
     trace_step("fence    (seq_cst)");
 }
 
+/* Before, after and in between: what the caller did is seen by all, and what they did by it. */
+static void perform_barrier(unsigned thread)
+{
+    perform_fence(thread);
+    for (unsigned i = 0; i < engine.thread_count; i++) {
+        if (i != thread) {
+            perform_fence(i);
+        }
+    }
+    perform_fence(thread);
+}
+
 static unsigned others_writes(const struct thread *self)
 {
     return engine.writes - self->own_writes;
@@ -229,6 +241,9 @@ static void perform_step(unsigned thread)
     case MODEL_FENCE:
         perform_fence(thread);
         break;
+    case MODEL_BARRIER:
+        perform_barrier(thread);
+        break;
     case MODEL_SPIN:
         perform_spin(thread);
         break;
@@ -284,6 +299,16 @@ void memory_perform(unsigned action)
 
 /* ---- what may happen next ------------------------------------------------------------------ */
 
+static bool are_buffers_empty(void)
+{
+    for (unsigned i = 0; i < engine.thread_count; i++) {
+        if (engine.threads[i].buffer_count > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool is_enabled(const struct thread *thread)
 {
     const struct step *step = thread->step;
@@ -292,6 +317,9 @@ static bool is_enabled(const struct thread *thread)
     }
     if (step->kind == MODEL_SPIN) {
         return others_writes(thread) > thread->spin_seen;
+    }
+    if (step->kind == MODEL_BARRIER) {
+        return are_buffers_empty();
     }
     /* Under tso all but a load waits for the buffer; relaxed stores are never published. */
     return step->kind == MODEL_LOAD || thread->buffer_count == 0;
@@ -324,6 +352,7 @@ static bool will_write(const struct step *step)
     switch ((enum model_kind)step->kind) {
     case MODEL_LOAD:
     case MODEL_FENCE:
+    case MODEL_BARRIER:
     case MODEL_SPIN:
     case MODEL_FUTEX_WAIT:
     case MODEL_FUTEX_WAKE:
@@ -358,6 +387,7 @@ struct effect memory_effect(unsigned action)
     effect.is_write = will_write(step);
     effect.is_futex = step->kind == MODEL_FUTEX_WAIT || step->kind == MODEL_FUTEX_WAKE;
     effect.is_spin = step->kind == MODEL_SPIN;
+    effect.is_everywhere = step->kind == MODEL_BARRIER;
     effect.is_ordered = engine.memory == MODEL_VIEW && step->site != NULL && !effect.is_spin &&
                         step->site->order_now == MODEL_SEQ_CST;
     effect.is_flushed = step->kind != MODEL_LOAD && !effect.is_spin;
@@ -375,7 +405,7 @@ bool memory_are_dependent(const struct effect *a, const struct effect *b)
     if ((a->is_spin && b->is_write) || (b->is_spin && a->is_write)) {
         return true;
     }
-    if (a->is_ordered && b->is_ordered) {
+    if ((a->is_ordered && b->is_ordered) || a->is_everywhere || b->is_everywhere) {
         return true;
     }
     return a->address != NULL && a->address == b->address &&

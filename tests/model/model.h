@@ -67,7 +67,7 @@ struct model_suite {
     size_t test_count;
     const struct model_equivalent *equivalents;
     size_t equivalent_count;
-    const char *mutated; /* the source or folder to mutate; NULL: all that is under test */
+    const char *mutated; /* sources or folders to mutate, with spaces; NULL: all under test */
 };
 
 int model_main(int argc, char **argv, const struct model_suite *suite);

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the only worker uses its slot without locked instructions until it is told that others
- *         come; then no task is taken twice or lost, and none is queued that nobody is called for,
- *         in every order of steps under every memory model.
- * Method: wf_alone_begin, wf_alone_revoke and the slot of src/sched/fast.h between the owner and a
- *         thief that asks first.  The barrier in all threads is a fence at both ends here: what is
- *         proved is that one at each place is enough.
+ * Goal:   a worker uses its slot and its ring without locked instructions until somebody comes, and
+ *         again when nobody has come for a while: no task is taken twice or lost, and none lies in
+ *         a ring while everybody sleeps, in every order of steps under every memory model.
+ * Method: src/sched/alone.c with the slot of src/sched/fast.h and the real ring, between the owner
+ *         and visitors who take what they may; and with the real src/sched/idle.c, where a thief
+ *         sleeps for ever and the owner, who goes on to compute, calls it for the first item in its
+ *         ring only.
  */
-#include "model/model.h"
+#include "model/ledger.h"
 #include "sched/fast.h"
 
-enum { TASKS = 2 };
+enum { TASKS = 3 };
 
-static struct wf_worker worker;
+static weft_runtime runtime;
+static struct wf_worker *worker; /* the owner */
+static struct wf_worker workers[3];
 static struct weft_task tasks[TASKS];
 static int filled[TASKS]; /* plain: behind task i; 1 when it was spawned, 2 when it was taken */
 static wf_atomic_u32 queued;
@@ -25,22 +28,44 @@ void wf_steal_need_watcher(struct wf_worker *of)
     model_fail("a worker that has rested");
 }
 
-void wf_barrier_everywhere(void)
+static void start_as(enum wf_company company)
 {
-    wf_fence_seq_cst();
-}
-
-static void start(void)
-{
-    worker = (struct wf_worker){.is_lone = true};
-    wf_store_relaxed(&worker.is_alone, 1);
+    runtime = (struct weft_runtime){.workers = workers};
+    runtime.monitor.has_barrier = true;
+    wf_lock_init(&runtime.monitor.lock, WF_RANK_MONITOR);
+    wf_store_relaxed(&runtime.in_play, 1);
+    worker = &workers[0];
+    for (uint32_t i = 0; i < MODEL_COUNT(workers); i++) {
+        workers[i] = (struct wf_worker){.runtime = &runtime, .index = i, .is_fast = true};
+        wf_ring_init(&workers[i].ring);
+        wf_parker_init(&workers[i].parker);
+    }
+    wf_store_relaxed(&worker->is_alone, company);
     wf_store_relaxed(&queued, 0);
     touched = 0;
     wf_parker_init(&spare);
+    ledger_clear();
     for (int i = 0; i < TASKS; i++) {
         tasks[i] = (struct weft_task){0};
         filled[i] = 0;
     }
+}
+
+static void start(void)
+{
+    start_as(WF_ALONE);
+}
+
+static void start_shared(void)
+{
+    start_as(WF_SHARED);
+    worker->visited_ns = -WF_ALONE_AFTER_NS; /* long ago */
+}
+
+static void start_lone(void)
+{
+    start();
+    worker->is_lone = true;
 }
 
 /* [whoever has it] */
@@ -56,23 +81,23 @@ static void run(struct weft_task *task)
 static void put(int i)
 {
     wf_plain_store(&filled[i], 1);
-    run(wf_slot_put(&worker, &tasks[i])); /* the one that was there has left the slot */
+    run(wf_slot_put(worker, &tasks[i])); /* the one that was there has left the slot */
 }
 
 /* As wf_take_fair does. */
 static void take(void)
 {
-    const bool is_alone = wf_alone_begin(&worker);
-    struct weft_task *task = is_alone ? wf_slot_take_alone(&worker) : wf_slot_take(&worker);
+    const bool is_alone = wf_alone_begin(worker);
+    struct weft_task *task = is_alone ? wf_slot_take_alone(worker) : wf_slot_take(worker);
     if (is_alone) {
-        wf_alone_end(&worker);
+        wf_alone_end(worker);
     }
     run(task);
 }
 
 static void check(void)
 {
-    run(wf_slot_take(&worker));
+    run(wf_slot_take(worker));
     for (int i = 0; i < TASKS; i++) {
         MODEL_REQUIRE(filled[i] != 1);
     }
@@ -91,41 +116,256 @@ static void put_two(void)
     put(1);
 }
 
+static void put_and_be_alone(void)
+{
+    put(0);
+    wf_alone_again(worker, 0);
+    put(1);
+}
+
 static void come_and_steal(void)
 {
-    if (wf_alone_revoke(&worker)) {
-        run(wf_slot_take(&worker));
+    if (wf_visit_begin(worker)) {
+        run(wf_slot_take(worker));
+        wf_visit_end(worker);
     }
 }
 
-/* What the owner alone does without any order of its own. */
+/* ---- what only one at a time may touch ------------------------------------------------------- */
+
+static void touch(void)
+{
+    wf_plain_store(&touched, wf_plain_load(&touched) + 1);
+}
+
 static void touch_alone(void)
 {
-    if (wf_alone_begin(&worker)) {
-        wf_plain_store(&touched, wf_plain_load(&touched) + 1);
-        wf_alone_end(&worker);
+    if (wf_alone_begin(worker)) {
+        touch();
+        wf_alone_end(worker);
     }
+}
+
+static void be_alone_and_touch(void)
+{
+    wf_alone_again(worker, 0);
+    touch_alone();
+}
+
+static void touch_and_be_alone_and_touch(void)
+{
+    touch_alone();
+    worker->visits_seen = wf_load_relaxed(&worker->visits); /* as if it had looked long ago */
+    worker->visited_ns = -WF_ALONE_AFTER_NS;
+    wf_alone_again(worker, 0);
+    touch_alone();
 }
 
 static void come_and_touch(void)
 {
-    if (wf_alone_revoke(&worker)) {
-        wf_plain_store(&touched, wf_plain_load(&touched) + 1);
+    if (wf_visit_begin(worker)) {
+        touch();
+        wf_visit_end(worker);
     }
 }
 
-/* What goes into the ring: who sees itself alone calls nobody. */
-static void push(void)
+/* One of several: they have an order among themselves, but not with the owner. */
+static void come_and_look(void)
+{
+    if (wf_visit_begin(worker)) {
+        (void)wf_plain_load(&touched);
+        wf_visit_end(worker);
+    }
+}
+
+/* ---- the ring -------------------------------------------------------------------------------- */
+
+static void overflow(void *context, struct wf_chain *batch)
+{
+    (void)context;
+    (void)batch;
+    model_fail("more than a ring holds");
+}
+
+/* As wf_steal_push does. */
+static void push(int number)
+{
+    struct wf_node *node = ledger_make(number);
+    if (wf_alone_begin(worker)) {
+        const bool is_done = wf_ring_push_behind(&worker->ring, node);
+        wf_alone_end(worker);
+        if (is_done) {
+            return;
+        }
+    }
+    wf_ring_push(&worker->ring, node, overflow, NULL);
+    const int sleeper = wf_idle_notify(&runtime.idle);
+    if (sleeper >= 0) {
+        (void)wf_parker_unpark(&workers[sleeper].parker);
+    }
+}
+
+/* As wf_take_fair does. */
+static void pop(void)
+{
+    const bool is_alone = wf_alone_begin(worker);
+    struct wf_node *node = is_alone ? wf_ring_pop_alone(&worker->ring) : wf_ring_pop(&worker->ring);
+    if (is_alone) {
+        wf_alone_end(worker);
+    }
+    (void)ledger_take(node);
+}
+
+/* As steal_oldest does. */
+static bool steal(struct wf_worker *thief)
+{
+    if (wf_ring_count(&worker->ring) == 0 || !wf_visit_begin(worker)) {
+        return false;
+    }
+    struct wf_node *node = wf_ring_steal(&worker->ring, &thief->ring);
+    wf_visit_end(worker);
+    for (struct wf_node *kept = node; kept != NULL; kept = wf_ring_pop(&thief->ring)) {
+        (void)ledger_take(kept);
+    }
+    return node != NULL;
+}
+
+static void steal_once(void)
+{
+    (void)steal(&workers[1]);
+}
+
+static void steal_once_too(void)
+{
+    (void)steal(&workers[2]);
+}
+
+static void push_one_and_pop(void)
+{
+    push(0);
+    pop();
+}
+
+static void check_one(void)
+{
+    ledger_all_taken(1);
+}
+
+static void push_and_pop(void)
+{
+    push(0);
+    push(1);
+    pop();
+    pop();
+}
+
+static void push_and_be_alone_and_pop(void)
+{
+    push(0);
+    push(1);
+    worker->visits_seen = wf_load_relaxed(&worker->visits); /* as if it had looked long ago */
+    worker->visited_ns = -WF_ALONE_AFTER_NS;
+    wf_alone_again(worker, 0);
+    pop();
+    pop();
+}
+
+static void check_ring(void)
+{
+    ledger_all_taken(2);
+    MODEL_REQUIRE(wf_ring_count(&worker->ring) == 0);
+}
+
+/* ---- who sleeps ------------------------------------------------------------------------------ */
+
+static bool has_work(void *context)
+{
+    (void)context;
+    return wf_ring_count(&worker->ring) > 0;
+}
+
+static void start_thief(void)
+{
+    start();
+    MODEL_REQUIRE(wf_idle_init(&runtime.idle, 2) == 0);
+}
+
+/* [thief]  Takes what there is, and sleeps when there is nothing, for ever. */
+static void steal_and_sleep(void)
+{
+    struct wf_worker *thief = &workers[1];
+    const struct wf_sleep sleep = {.parker = &thief->parker,
+                                   .has_work = has_work,
+                                   .deadline_ns = WF_FOREVER,
+                                   .is_searching = false};
+    struct wf_sleep searching = sleep;
+    searching.is_searching = true;
+    bool is_searching = false;
+    for (;;) {
+        if (steal(thief)) {
+            continue; /* it would call others, who are not there */
+        }
+        if (has_work(NULL)) {
+            wf_spin_hint(); /* was turned away */
+            continue;
+        }
+        is_searching =
+            wf_idle_sleep(&runtime.idle, thief->index, is_searching ? &searching : &sleep);
+    }
+}
+
+/* Goes on to compute, and leaves what is there to others. */
+static void push_two_and_compute(void)
+{
+    push(0);
+    push(1);
+}
+
+/* With one item of which everybody knows. */
+static void start_with_item(void)
+{
+    start_thief();
+    wf_ring_push(&worker->ring, ledger_make(0), overflow, NULL);
+}
+
+static void push_and_pop_behind(void)
+{
+    push(1);
+    pop();
+    push(2);
+}
+
+/* [thief]  Nobody will call it: it has to see that there is something. */
+static void look_and_stay(void)
+{
+    struct wf_worker *thief = &workers[1];
+    const struct wf_sleep sleep = {
+        .parker = &thief->parker, .has_work = has_work, .deadline_ns = WF_FOREVER};
+    MODEL_REQUIRE(!wf_idle_sleep(&runtime.idle, thief->index, &sleep));
+}
+
+static void check_all_stolen(void)
+{
+    MODEL_REQUIRE(wf_ring_count(&worker->ring) == 0); /* nothing waits beside a sleeper */
+    MODEL_REQUIRE(wf_idle_searching(&runtime.idle) == 0);
+}
+
+/* ---- the only worker ------------------------------------------------------------------------- */
+
+/* Who sees itself alone calls nobody. */
+static void push_lone(void)
 {
     wf_store_relaxed(&queued, 1);
-    if (!wf_is_alone(&worker)) {
+    if (!wf_is_alone(worker)) {
         (void)wf_parker_unpark(&spare);
     }
 }
 
 static void come_and_sleep(void)
 {
-    (void)wf_alone_revoke(&worker);
+    if (wf_visit_begin(worker)) {
+        wf_visit_end(worker);
+    }
     if (wf_load_relaxed(&queued) == 0) {
         (void)wf_parker_park(&spare, WF_FOREVER);
     }
@@ -143,26 +383,65 @@ static const struct model_test tests[] = {
      .threads = {put_two, come_and_steal},
      .names = {"owner", "thief"},
      .check = check},
+    {.name = "put, be alone, put, another comes",
+     .setup = start_shared,
+     .threads = {put_and_be_alone, come_and_steal},
+     .names = {"owner", "thief"},
+     .check = check},
     {.name = "what is done alone, another comes",
      .setup = start,
      .threads = {touch_alone, come_and_touch},
      .names = {"owner", "thief"}},
-    {.name = "push, another comes and sleeps",
+    {.name = "what is done alone, two others come",
      .setup = start,
-     .threads = {push, come_and_sleep},
+     .threads = {touch_alone, come_and_look, come_and_look},
+     .names = {"owner", "thief", "another"}},
+    {.name = "being alone again, another comes",
+     .setup = start_shared,
+     .threads = {be_alone_and_touch, come_and_touch},
+     .names = {"owner", "thief"}},
+    {.name = "being alone, visited, alone again",
+     .setup = start,
+     .threads = {touch_and_be_alone_and_touch, come_and_touch},
+     .names = {"owner", "thief"}},
+    {.name = "push and pop, another comes",
+     .setup = start,
+     .threads = {push_and_pop, steal_once},
+     .names = {"owner", "thief"},
+     .check = check_ring},
+    {.name = "push, be alone, pop, another comes",
+     .setup = start,
+     .threads = {push_and_be_alone_and_pop, steal_once},
+     .names = {"owner", "thief"},
+     .check = check_ring},
+    {.name = "push and pop, two others come",
+     .setup = start,
+     .threads = {push_one_and_pop, steal_once, steal_once_too},
+     .names = {"owner", "thief", "another"},
+     .check = check_one,
+     .is_slow = 1},
+    {.name = "two pushes, the second without a call, a thief that sleeps",
+     .setup = start_thief,
+     .threads = {push_two_and_compute, steal_and_sleep},
+     .names = {"owner", "thief"},
+     .check = check_all_stolen,
+     .may_rest = 1,
+     .bound = {0, 0, 4}, /* three preemptions under view; without a bound it holds, in minutes */
+     .is_slow = 1},
+    {.name = "a ring that is never empty, a thief that would sleep",
+     .setup = start_with_item,
+     .threads = {push_and_pop_behind, look_and_stay},
+     .names = {"owner", "thief"}},
+    {.name = "the only worker pushes, a spare comes and sleeps",
+     .setup = start_lone,
+     .threads = {push_lone, come_and_sleep},
      .names = {"owner", "spare"}},
-};
-
-static const struct model_equivalent equivalents[] = {
-    {"wf_slot_put: wf_store_release(&worker->slot) -> relaxed",
-     "the light fence is a whole one here, and does it; model_slot shows that it is needed"},
-    {"wf_slot_put: wf_exchange_release(&worker->slot) -> relaxed", "the same"},
 };
 
 int main(int argc, char **argv)
 {
     static const struct model_suite suite = {
-        "alone",           tests, MODEL_COUNT(tests), equivalents, MODEL_COUNT(equivalents),
-        "src/sched/fast.h"};
+        "alone", tests, MODEL_COUNT(tests), NULL, 0, "src/sched/alone.c src/sched/fast.h",
+    };
     return model_main(argc, argv, &suite);
 }

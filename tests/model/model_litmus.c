@@ -5,6 +5,7 @@
  *         fails.  The verdicts are those of C11 (RC11), x86 and sequential consistency.
  */
 #include "model/model.h"
+#include "os/os.h"
 
 static WF_ATOMIC(int) x;
 static WF_ATOMIC(int) y;
@@ -46,6 +47,10 @@ SB(sc, wf_store_seq_cst, (void)0, wf_load_seq_cst)
 SB(fence, wf_store_relaxed, wf_fence_seq_cst(), wf_load_relaxed)
 SB(store_sc, wf_store_seq_cst, (void)0, wf_load_acquire)
 SB(rmw, (void)wf_exchange_acq_rel, (void)0, wf_load_acquire)
+
+/* A barrier is a fence for the others too; but two light fences are none. */
+SB(light, wf_store_relaxed, wf_fence_light(), wf_load_relaxed)
+SB(barrier, wf_store_relaxed, wf_barrier_everywhere(), wf_load_relaxed)
 
 /* SB with an SC access on one side and a fence on the other: the two must meet in one order. */
 static void sb_mixed_0(void)
@@ -287,6 +292,37 @@ static const struct model_test tests[] = {
     {"SB release/acquire", clear, {sb_ra_0, sb_ra_1}, {0}, sb_check, 0, WEAK_ON_X86, {0}, 0, 0},
     {"SB seq_cst", clear, {sb_sc_0, sb_sc_1}, {0}, sb_check, 0, HOLDS, {0}, 0, 0},
     {"SB fences", clear, {sb_fence_0, sb_fence_1}, {0}, sb_check, 0, HOLDS, {0}, 0, 0},
+    {"SB light fences", clear, {sb_light_0, sb_light_1}, {0}, sb_check, 0, WEAK_ON_X86, {0}, 0, 0},
+    {"SB barrier, light fence",
+     clear,
+     {sb_barrier_0, sb_light_1},
+     {0},
+     sb_check,
+     0,
+     HOLDS,
+     {0},
+     0,
+     0},
+    {"SB light fence, barrier",
+     clear,
+     {sb_light_0, sb_barrier_1},
+     {0},
+     sb_check,
+     0,
+     HOLDS,
+     {0},
+     0,
+     0},
+    {"SB light fence, fence",
+     clear,
+     {sb_light_0, sb_fence_1},
+     {0},
+     sb_check,
+     0,
+     WEAK_ON_X86,
+     {0},
+     0,
+     0},
     {"SB seq_cst store, acquire load",
      clear,
      {sb_store_sc_0, sb_store_sc_1},

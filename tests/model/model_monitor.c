@@ -80,11 +80,6 @@ int64_t wf_clock_now(void)
     return 0;
 }
 
-void wf_barrier_everywhere(void)
-{
-    wf_fence_seq_cst();
-}
-
 unsigned wf_reactor_idle(const struct wf_reactor *reactor)
 {
     (void)reactor;

@@ -110,8 +110,15 @@ static void add_mutants_of(struct model_site *site)
 /* Sites of the test file itself are its own business. */
 static bool is_under_test(const struct model_suite *suite, const struct model_site *site)
 {
-    return suite->mutated != NULL ? strncmp(site->file, suite->mutated, strlen(suite->mutated)) == 0
-                                  : strncmp(site->file, "src/", 4) == 0;
+    const char *name = suite->mutated != NULL ? suite->mutated : "src/";
+    while (name != NULL) {
+        const size_t length = strcspn(name, " ");
+        if (strncmp(site->file, name, length) == 0) {
+            return true;
+        }
+        name = name[length] != '\0' ? name + length + 1 : NULL;
+    }
+    return false;
 }
 
 static _Noreturn void run_mutant(const struct mutant *mutant, const struct model_suite *suite,

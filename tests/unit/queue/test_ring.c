@@ -302,9 +302,27 @@ static void the_count_leaves_out_what_a_thief_has_claimed(void)
     CHECK_EQ(wf_ring_count(&ring), 5);
     (void)wf_ring_pop(&ring);
     CHECK_EQ(wf_ring_count(&ring), 4);
-    /* Head and tail are read at different instants; a head past the tail is no count. */
-    wf_store_relaxed(&ring.head, pair(11, 11));
+    /* Head and tail are read at different instants: who sees a tail that has moved on by more than
+     * the ring holds knows that it was not empty. */
+    wf_store_relaxed(&ring.head, pair(5, 5));
+    wf_store_relaxed(&ring.tail, CAPACITY + 6);
+    CHECK_EQ(wf_ring_count(&ring), CAPACITY);
+}
+
+static void what_is_put_behind_others_comes_out_after_them(void)
+{
+    struct wf_ring ring;
+    wf_ring_init(&ring);
+    CHECK(!wf_ring_push_behind(&ring, item_node(items, 0))); /* there is nothing to stand behind */
     CHECK_EQ(wf_ring_count(&ring), 0);
+    fill(&ring, 0, 1);
+    for (size_t i = 1; i < CAPACITY; i++) {
+        CHECK(wf_ring_push_behind(&ring, item_node(items, i)));
+    }
+    CHECK(!wf_ring_push_behind(&ring, item_node(items, CAPACITY))); /* there is no room */
+    CHECK_EQ(wf_counter_read(&ring.counters.pushed), CAPACITY);
+    check_pops(&ring, 0, CAPACITY);
+    CHECK(!wf_ring_push_behind(&ring, item_node(items, CAPACITY))); /* empty again */
 }
 
 /* ---- stealing ------------------------------------------------------------------------------ */
@@ -690,6 +708,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(head_tail_and_slots_lie_on_lines_of_their_own),
     TAP_TEST(a_chain_is_taken_as_far_as_there_is_room),
     TAP_TEST(the_count_leaves_out_what_a_thief_has_claimed),
+    TAP_TEST(what_is_put_behind_others_comes_out_after_them),
     TAP_TEST(a_thief_takes_half_rounded_up),
     TAP_TEST(a_thief_takes_no_more_than_it_has_room_for),
     TAP_TEST(a_thief_counts_slots_lent_to_another_as_full),
