@@ -87,8 +87,9 @@ typedef struct weft_options {
     uint64_t seed;  /* of the choice of victims; 0: from the clock */
     uint32_t trace_events; /* events kept per worker; 0: no trace until weft_trace_start */
 
-    /* Called when nothing is left to run; NULL: a line on stderr.  On a worker's thread: must not
-     * wait. */
+    /* Of a task that failed and whose handle was dropped.  Called when nothing is left to run, or,
+     * in a runtime that is always busy, after a second or so by the monitor; one call at a time.
+     * NULL: a line on stderr.  On a thread of the runtime: must not wait. */
     void (*on_failure)(void *context, const weft_failure *failure);
     /* Called within 100 ms of a deadlock; NULL: a report on stderr.  weft_run then ends with
      * -EDEADLK; a runtime that was opened stays as it is. */

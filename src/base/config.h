@@ -154,6 +154,10 @@ typedef int64_t wf_deque_diff;
 #define WF_SHYNESS_MAX 7u
 #define WF_VISIT_PAUSE_NS INT64_C(100000)
 
+/* Nanoseconds that failures which nobody saw wait for a moment at which nothing runs, in which they
+ * are told of: a runtime that is always busy has none. */
+#define WF_FAILURE_WAIT_NS INT64_C(1000000000)
+
 /* Nanoseconds without a visitor after which a worker uses its queues as if it were alone.  To tell
  * it that it is not costs the next visitor a microsecond or two, and the worker an interrupt. */
 #define WF_ALONE_AFTER_NS INT64_C(50000)

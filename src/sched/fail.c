@@ -122,7 +122,7 @@ int weft_task_message(const weft_task *task, char *text, size_t text_size)
 
 /* ---- failures that nobody saw -------------------------------------------------------------- */
 
-/* [any]  Remembers it until nothing runs. */
+/* [any]  Remembers it until nothing runs, or the monitor finds that this lasts. */
 static void note(struct weft_task *task, int error, const char *message)
 {
     struct wf_task_pool *pool = task->pool;
@@ -212,15 +212,9 @@ static void tell_lost(weft_runtime *runtime, size_t count)
     tell(runtime, &(weft_failure){.name = "", .error = -ENOMEM, .message = message});
 }
 
-void wf_failures_report(weft_runtime *runtime)
+/* [who tells]  All that were noted so far. */
+static void tell_all(weft_runtime *runtime, struct wf_failure *newest)
 {
-    struct wf_task_pool *pool = runtime->pool;
-    wf_lock_acquire(&pool->lock);
-    struct wf_failure *newest = pool->failures;
-    const size_t lost = pool->failures_lost;
-    pool->failures = NULL;
-    pool->failures_lost = 0;
-    wf_lock_release(&pool->lock);
     struct wf_failure *oldest = NULL;
     while (newest != NULL) { /* turned over: they are told in the order they happened */
         struct wf_failure *next = newest->next;
@@ -238,7 +232,34 @@ void wf_failures_report(weft_runtime *runtime)
         wf_free(oldest);
         oldest = next;
     }
-    if (lost > 0) {
-        tell_lost(runtime, lost);
+}
+
+bool wf_failures_are_noted(struct wf_task_pool *pool)
+{
+    wf_lock_acquire(&pool->lock);
+    const bool are_noted = pool->failures != NULL || pool->failures_lost > 0;
+    wf_lock_release(&pool->lock);
+    return are_noted;
+}
+
+void wf_failures_report(weft_runtime *runtime)
+{
+    struct wf_task_pool *pool = runtime->pool;
+    wf_lock_acquire(&pool->lock);
+    const bool is_told = pool->is_telling; /* by another, who sees what comes meanwhile */
+    pool->is_telling = true;
+    while (!is_told && (pool->failures != NULL || pool->failures_lost > 0)) {
+        struct wf_failure *newest = pool->failures;
+        const size_t lost = pool->failures_lost;
+        pool->failures = NULL;
+        pool->failures_lost = 0;
+        wf_lock_release(&pool->lock);
+        tell_all(runtime, newest);
+        if (lost > 0) {
+            tell_lost(runtime, lost);
+        }
+        wf_lock_acquire(&pool->lock);
     }
+    pool->is_telling = is_told;
+    wf_lock_release(&pool->lock);
 }

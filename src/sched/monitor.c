@@ -418,6 +418,21 @@ static void look_at(struct wf_worker *worker, int64_t now)
 
 /* ---- the monitor --------------------------------------------------------------------------- */
 
+/* [monitor]  Failures are told of when nothing runs.  If that does not come, it has to be now. */
+static void see_to_failures(weft_runtime *runtime, int64_t now)
+{
+    struct wf_monitor *monitor = &runtime->monitor;
+    if (!wf_failures_are_noted(runtime->pool)) {
+        monitor->noted_ns = 0;
+    } else if (monitor->noted_ns == 0) {
+        monitor->noted_ns = now;
+    } else if (now - monitor->noted_ns >= WF_FAILURE_WAIT_NS) {
+        WF_REACHED("monitor.tells_of_failures");
+        monitor->noted_ns = 0;
+        wf_failures_report(runtime);
+    }
+}
+
 void wf_monitor_wake_up(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
@@ -466,6 +481,7 @@ static void *monitor_main(void *arg)
         take_over(runtime);
         see_to_watch(runtime);
         send_home(runtime);
+        see_to_failures(runtime, now);
         const bool is_quiet =
             !wf_monitor_is_surplus(runtime) && !is_anybody_awake(runtime) && !wants_spare(runtime);
         quiet_looks = is_quiet ? quiet_looks + 1 : 0;

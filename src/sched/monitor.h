@@ -46,6 +46,7 @@ struct wf_monitor {
     pthread_t thread;
     wf_atomic_u32 is_started;        /* [closer: write] [any: read]  the thread is there */
     bool has_barrier;                /* [const]  who is alone can be told that it is not */
+    int64_t noted_ns;                /* [monitor]  since when it sees failures; 0: there are none */
     const void *sites[WF_HOG_SITES]; /* [monitor] */
     unsigned site_count;             /* [monitor] */
     WF_ATOMIC(uint64_t) hogs;        /* [monitor: write] [any: read]  turns that were too long */

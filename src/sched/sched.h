@@ -216,6 +216,7 @@ struct wf_task_pool {
     bool is_closed;             /* [lock]  the runtime is gone: the last task back frees the pool */
     struct wf_failure *failures; /* [lock]  that nobody saw, newest first; none once it is closed */
     size_t failures_lost;        /* [lock]  more of them, for which there was no memory */
+    bool is_telling;             /* [lock]  somebody calls the hook for them */
 
     /* Threads that are no worker of the runtime and are about to wake or to queue a task of it. */
     WF_ATOMIC(uint32_t) strangers; /* [any: add] */
@@ -589,8 +590,10 @@ void wf_cleanups_run(struct weft_task *task);
 size_t wf_message_copy(const struct weft_task *task, char *text, size_t text_size);
 /* fail.c  [any]  Remembers a failure that nobody saw; the task is about to be freed. */
 void wf_failure_note(struct wf_task_pool *pool, struct weft_task *task);
-/* fail.c  [loop]  Tells the hook of all that were noted. */
+/* fail.c  [loop, monitor, closer]  Tells the hook of all that were noted, if nobody else does. */
 void wf_failures_report(weft_runtime *runtime);
+/* fail.c  [any]  Whether there are any. */
+bool wf_failures_are_noted(struct wf_task_pool *pool);
 /* fail.c  [any]  Of those that are not reported any more. */
 void wf_failures_free(struct wf_failure *failures);
 

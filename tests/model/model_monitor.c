@@ -80,6 +80,18 @@ int64_t wf_clock_now(void)
     return 0;
 }
 
+bool wf_failures_are_noted(struct wf_task_pool *pool)
+{
+    (void)pool;
+    return false;
+}
+
+void wf_failures_report(weft_runtime *of)
+{
+    (void)of;
+    model_fail("failures in a model without tasks");
+}
+
 unsigned wf_reactor_idle(const struct wf_reactor *reactor)
 {
     (void)reactor;

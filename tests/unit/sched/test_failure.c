@@ -430,6 +430,30 @@ static void reports_come_when_nothing_is_left_to_run(void)
     }
 }
 
+static intptr_t be_busy_until_told(void *arg)
+{
+    const struct reports *reports = arg;
+    wf_atomic_u32 failed = {0};
+    weft_drop(go(fail_plainly, &failed));
+    while (wf_load_acquire(&reports->count) == 0) {
+        CHECK_EQ(weft_yield(), 0);
+    }
+    return 0;
+}
+
+/* A server that always has something to do fails in public too. */
+static void in_a_runtime_that_is_never_quiet_the_monitor_reports(void)
+{
+    for (struct tour tour = {.which = ON_SEVERAL}; tour_next(&tour);) {
+        struct reports reports = {.id = 0};
+        tour.options.on_failure = take_report;
+        tour.options.hook_context = &reports;
+        CHECK_EQ(weft_run(be_busy_until_told, &reports, &tour.options), 0);
+        CHECK_EQ(wf_load_acquire(&reports.count), 1);
+        CHECK_EQ(reports.error, -EIO);
+    }
+}
+
 static intptr_t drop_it(void *arg)
 {
     weft_drop(arg);
@@ -668,6 +692,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(who_waits_is_resumed_by_a_failure_too),
     TAP_TEST(a_failure_that_nobody_looked_at_is_reported_once),
     TAP_TEST(reports_come_when_nothing_is_left_to_run),
+    TAP_TEST_LIMIT(in_a_runtime_that_is_never_quiet_the_monitor_reports, 30),
     TAP_TEST(what_is_dropped_in_a_quiet_runtime_is_reported),
     TAP_TEST(what_a_hook_drops_is_reported),
     TAP_TEST(what_was_looked_at_is_not_reported),
