@@ -48,6 +48,7 @@ struct bench_goal {
     double limit;
     bool is_strict; /* below the limit; else at most */
     unsigned workers;
+    bool is_median; /* of the repetitions, for rows of latency: their least is luck */
 };
 
 struct bench_suite {

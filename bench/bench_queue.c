@@ -587,12 +587,12 @@ static const struct bench_row rows[] = {
 };
 
 static const struct bench_goal goals[] = {
-    {"push-pop-1", "deque", "crossbeam-lifo", 1.0, false, 0},
-    {"push-pop-64", "deque", "crossbeam-lifo", 1.0, false, 0},
-    {"push-pop-1", "ring", "deque-unfenced", 1.5, false, 0},
-    {"push-pop-64", "ring", "deque-unfenced", 1.5, false, 0},
-    {"steal", "ring-128-at-once", "deque-20-single", 1.0, true, 0},
-    {"steal", "ring-128-at-once", "ring-20-single", 1.0, true, 0},
+    {"push-pop-1", "deque", "crossbeam-lifo", 1.0, false, 0, false},
+    {"push-pop-64", "deque", "crossbeam-lifo", 1.0, false, 0, false},
+    {"push-pop-1", "ring", "deque-unfenced", 1.5, false, 0, false},
+    {"push-pop-64", "ring", "deque-unfenced", 1.5, false, 0, false},
+    {"steal", "ring-128-at-once", "deque-20-single", 1.0, true, 0, false},
+    {"steal", "ring-128-at-once", "ring-20-single", 1.0, true, 0, false},
 };
 
 int main(int argc, char **argv)

@@ -270,20 +270,20 @@ static const struct bench_row rows[] = {
 
 /* What targets say in nanoseconds is here their ratio to a peer that was measured with them. */
 static const struct bench_goal goals[] = {
-    {"mutex-1", "weft", "go", 1.0, false, 1},
-    {"mutex-4", "weft", "go", 1.0, false, 1},
-    {"mutex-4", "weft", "tokio", 0.5, false, 2},
-    {"mutex-64", "weft", "go", 1.0, false, 1},
-    {"mutex-64", "weft", "tokio", 0.5, false, 2},
-    {"rwlock-read-1", "weft", "tokio", 0.5, false, 1},
-    {"rwlock-write-1", "weft", "tokio", 0.5, false, 1},
-    {"rwlock-8", "weft", "tokio", 1.0, false, 2},
-    {"sem-1", "weft", "tokio", 0.5, false, 1},
-    {"sem-8", "weft", "tokio", 1.0, false, 2},
-    {"notify-1", "weft", "tokio", 0.5, false, 1},
-    {"barrier-4", "weft", "tokio", 0.5, false, 1},
-    {"once-get", "weft", "tokio", 1.0, false, 1},
-    {"once-set", "weft", "tokio", 0.5, false, 1},
+    {"mutex-1", "weft", "go", 1.0, false, 1, false},
+    {"mutex-4", "weft", "go", 1.0, false, 1, false},
+    {"mutex-4", "weft", "tokio", 0.5, false, 2, false},
+    {"mutex-64", "weft", "go", 1.0, false, 1, false},
+    {"mutex-64", "weft", "tokio", 0.5, false, 2, false},
+    {"rwlock-read-1", "weft", "tokio", 0.5, false, 1, false},
+    {"rwlock-write-1", "weft", "tokio", 0.5, false, 1, false},
+    {"rwlock-8", "weft", "tokio", 1.0, false, 2, false},
+    {"sem-1", "weft", "tokio", 0.5, false, 1, false},
+    {"sem-8", "weft", "tokio", 1.0, false, 2, false},
+    {"notify-1", "weft", "tokio", 0.5, false, 1, false},
+    {"barrier-4", "weft", "tokio", 0.5, false, 1, false},
+    {"once-get", "weft", "tokio", 1.0, false, 1, false},
+    {"once-set", "weft", "tokio", 0.5, false, 1, false},
 };
 
 int main(int argc, char **argv)

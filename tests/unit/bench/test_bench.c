@@ -205,9 +205,13 @@ static const struct bench_row rows[] = {
 };
 
 static const struct bench_goal goals[] = {
-    {"known", "twenty", "ten", 2.0, false, 0}, {"known", "twenty", "ten", 2.0, true, 0},
-    {"known", "ten", "twenty", 0.6, true, 0},  {"known", "ten", "nobody", 1.0, false, 0},
-    {"known", "ten", "peer", 0.5, false, 0},   {"split", "own", "own", 1.0, false, 2},
+    {"known", "twenty", "ten", 2.0, false, 0, false},
+    {"known", "twenty", "ten", 2.0, true, 0, false},
+    {"known", "ten", "twenty", 0.6, true, 0, false},
+    {"known", "ten", "nobody", 1.0, false, 0, false},
+    {"known", "twenty", "ten", 1.5, false, 0, true},
+    {"known", "ten", "peer", 0.5, false, 0, false},
+    {"split", "own", "own", 1.0, false, 2, false},
 };
 
 static const struct bench_suite suite = {
@@ -314,6 +318,7 @@ static void goals_are_judged_by_their_ratio(void)
     check_contains(report, "goal: known, twenty / ten <= 2.00: 2.00 (medians 2.00), met\n");
     check_contains(report, "goal: known, twenty / ten < 2.00: 2.00 (medians 2.00), not met\n");
     check_contains(report, "goal: known, ten / twenty < 0.60: 0.50 (medians 0.50), met\n");
+    check_contains(report, "goal: known, twenty / ten <= 1.50: 2.00 (minima 2.00), not met\n");
     check_contains(report,
                    "goal: known, ten / nobody <= 1.00: not measured, no figure of nobody\n");
     check_contains(report, "goal: split, workers 2, own / own <= 1.00: 1.00 (medians 1.00), met\n");
