@@ -132,9 +132,10 @@ struct weft_task {
     struct wf_state state;       /* [any] */
     struct wf_fiber *fiber;      /* [owner]  NULL: has not run yet, or has ended */
     struct wf_task_pool *pool;   /* [const]  as long as the memory lives */
-    uint16_t budget;             /* [the task]  operations until it has to yield */
+    uint8_t budget;              /* [the task]  operations until it has to yield */
+    bool is_timed;               /* [the task]  its alarm is set for a wait */
     WF_ATOMIC(uint16_t) pins;    /* [the task: write] [any: read]  see weft_pin */
-    WF_ATOMIC(uint8_t) priority; /* [spawner: write] [any: read]  enum weft_priority */
+    WF_ATOMIC(uint8_t) wait;     /* [the task: write] [any: read]  enum weft_wait */
     bool is_plain;               /* [the task]  no options, scopes, cleanups, ...: see dress */
     bool is_special;             /* [the task]  pinned, or of another priority */
     uint8_t body;                /* [const]  enum wf_body */
@@ -157,7 +158,7 @@ struct weft_task {
     WF_ATOMIC(uint64_t) parent_id;  /* [spawner: write] [any: read] */
     WF_ATOMIC(uintptr_t) site;      /* [spawner: write] [any: read] */
     WF_ATOMIC(int64_t) created;     /* [spawner: write] [any: read] */
-    WF_ATOMIC(uint8_t) wait;        /* [the task: write] [any: read]  enum weft_wait */
+    WF_ATOMIC(uint8_t) priority;    /* [spawner: write] [any: read]  enum weft_priority */
     WF_ATOMIC(uint8_t) marks;       /* [the task, joiner: or] [any: read]  enum wf_task_mark */
     uint16_t home;                  /* [the task]  the worker it is pinned to */
     WF_ATOMIC(uint32_t) stack_size; /* [spawner: write] [any: read]  KiB; 0: the default */
@@ -194,6 +195,7 @@ enum wf_body {
 _Static_assert(offsetof(struct weft_task, fn) == WF_CACHE_LINE, "a switch needs one line of it");
 _Static_assert(sizeof(struct weft_task) % WF_CACHE_LINE == 0, "the line is its own");
 _Static_assert(offsetof(struct weft_task, wait_object) == 2 * WF_CACHE_LINE, "a short life two");
+_Static_assert(WF_TASK_BUDGET <= UINT8_MAX, "the budget is a byte");
 #endif
 
 /* Marks of a task that are set once. */

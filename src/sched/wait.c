@@ -59,6 +59,7 @@ void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void
     }
     until_ns = wf_wait_end_of(self, until_ns);
     if (until_ns != WEFT_NEVER) {
+        self->is_timed = true;
         wf_alarm_set(&self->alarm, self, until_ns);
     }
 }
@@ -70,7 +71,10 @@ void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *obje
 
 void wf_wait_end(struct weft_task *self)
 {
-    wf_alarm_clear(&self->alarm);
+    if (self->is_timed) { /* else its line of the cache may be left where it is */
+        self->is_timed = false;
+        wf_alarm_clear(&self->alarm);
+    }
     const uint8_t wait = wf_load_relaxed(&self->wait); /* relaxed: our own */
     if (wf_wait_is_for_task(wait) || wf_wait_is_for_lock(wait)) {
         wf_counter_add(&wf_worker_self()->counters.waits_ended, 1);

@@ -29,19 +29,25 @@
  *   I2  somebody waits to send => count >= limit, and the channel is open
  */
 struct weft_chan {
+    /* All that an item which is handed over needs: one line of the cache. */
     struct wf_spin lock;
     uint32_t item_size;        /* [const]  bytes */
-    uint32_t count;            /* [locked]  items in the ring */
-    uint32_t head;             /* [locked]  where the oldest is */
-    uint32_t limit;            /* [locked]  senders wait from this count on: see chan.c */
-    uint32_t slots;            /* [locked]  of the ring */
-    char *items;               /* [locked]  the ring; NULL: none */
     struct wf_waitq receivers; /* [locked]  its own lock is not used; nor is that of the senders */
     struct wf_waitq senders;   /* [locked] */
-    size_t capacity;           /* [const]  as it was asked for */
+    uint32_t count;            /* [locked]  items in the ring */
     bool is_closed;            /* [locked] */
-    WF_ATOMIC(uint32_t) refs;  /* [any: add]  handles */
+
+    uint32_t head;            /* [locked]  where the oldest is */
+    uint32_t limit;           /* [locked]  senders wait from this count on: see chan.c */
+    uint32_t slots;           /* [locked]  of the ring */
+    char *items;              /* [locked]  the ring; NULL: none */
+    size_t capacity;          /* [const]  as it was asked for */
+    WF_ATOMIC(uint32_t) refs; /* [any: add]  handles */
 };
+
+#ifndef WF_MODEL
+_Static_assert(offsetof(struct weft_chan, head) == WF_CACHE_LINE, "one line for who hands over");
+#endif
 
 /* ---- items --------------------------------------------------------------------------------- */
 

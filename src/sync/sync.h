@@ -59,25 +59,27 @@ struct wf_selection {
 };
 
 struct wf_wait_node {
+    /* What a grant touches, and who is woken by it, together: they are mostly cold by then. */
     struct wf_wait_node *next;      /* [locked] */
     struct wf_wait_node *prev;      /* [locked] */
-    struct wf_waitq *queue;         /* [const]  while it waits */
-    struct wf_spin *spin;           /* [const]  the lock, if it is not that of the queue; or NULL */
-    struct wf_waiter waiter;        /* [const]  a task, green or not, or a thread */
-    bool is_queued;                 /* [locked] */
-    int32_t index;                  /* [const]  in the selection */
     struct wf_selection *selection; /* [const]  NULL: it stands in this queue only */
-    WF_ATOMIC(uint32_t) is_granted; /* [locked: write] [waiter: read] */
-    uint32_t count;                 /* [locked]  of what is waited for; up to the object */
+    struct wf_waiter waiter;        /* [const]  a task, green or not, or a thread */
     void *item;                     /* [const]  where something is handed over; up to the object */
+    WF_ATOMIC(uint32_t) is_granted; /* [locked: write] [waiter: read] */
     int result;                     /* [granter: before the grant]  what the wait gives */
+    uint32_t count;                 /* [locked]  of what is waited for; up to the object */
+    bool is_queued;                 /* [locked] */
+    struct wf_parting parting;
+
+    struct wf_waitq *queue; /* [const]  while it waits */
+    struct wf_spin *spin;   /* [const]  the lock, if it is not that of the queue; or NULL */
+    int32_t index;          /* [const]  in the selection */
 
     /* [any, not locked]  Gives what was granted to the next, since the waiter cannot take it.
      * NULL: there is nothing to give. */
     void (*pass_on)(struct wf_wait_node *node);
     /* [locked]  The waiter has left the queue, without a grant.  NULL: nobody wants to know. */
     void (*left)(struct wf_wait_node *node);
-    struct wf_parting parting;
 };
 
 /* [any]  Whose parting it is. */

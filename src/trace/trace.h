@@ -116,14 +116,15 @@ void wf_trace_ring_free(struct wf_trace_ring *ring);
 void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_t task_id,
                   uint64_t arg);
 
-/* [owner]  The same where tracing may be switched off: NULL. */
-static inline void wf_trace(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_t task_id,
-                            uint64_t arg)
-{
-    if (__builtin_expect(ring != NULL, 0)) {
-        wf_trace_put(ring, event, task_id, arg);
-    }
-}
+/* [owner]  The same where tracing may be switched off: NULL.  A macro, so that the id of the task
+ * is then not even read: it lies in a line of the cache that a switch does not need. */
+#define wf_trace(ring, event, task_id, arg)                                                        \
+    do {                                                                                           \
+        struct wf_trace_ring *const ring_ = (ring);                                                \
+        if (__builtin_expect(ring_ != NULL, 0)) {                                                  \
+            wf_trace_put(ring_, (event), (task_id), (arg));                                        \
+        }                                                                                          \
+    } while (0)
 
 /* [any]  The newest events, at most `max`, oldest first, without a gap; gives how many.  Fewer than
  * there were when the owner writes meanwhile: what it overtook is left out. */
