@@ -32,7 +32,7 @@ MODEL_ATOMICS = "tests/model/model_atomic.h"
 # Headers that a layer may have beside the one of its own name.
 EXTRA_HEADERS = {"base": ("atomic.h", "config.h"),
                  "os": ("sys.h",),
-                 "sched": ("blocking.h", "driver.h", "fast.h", "fork.h", "idle.h",
+                 "sched": ("alone.h", "blocking.h", "driver.h", "fast.h", "fork.h", "idle.h",
                            "monitor.h", "poll.h", "state.h", "timers.h"),
                  "sync": ("chan.h", "future.h", "source.h", "spin.h")}
 # The seam through which the model replaces the atomics; it points out of src on purpose.

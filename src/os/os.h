@@ -78,9 +78,9 @@ static inline void wf_lock_pass(struct wf_lock *lock)
 
 /* [any]  Before the first of those below.  -ENOSYS, -EPERM, -EINVAL: the kernel has none. */
 int wf_barrier_register(void);
-/* [any]  Every thread of the process has gone through a fence when this returns: pairs with
- * wf_fence_light. */
-void wf_barrier_everywhere(void);
+/* [any]  Every thread of the process has gone through a fence when this gives 0: pairs with
+ * wf_fence_light.  Else the kernel refuses, because of a filter, or has no memory for it. */
+int wf_barrier_everywhere(void);
 
 /* ---- parking ------------------------------------------------------------------------------- */
 

@@ -16,7 +16,12 @@
  * Of O2 and the fence that V2 makes the owner go through one comes first.  O2 first: V3 sees the
  * mark.  The other first: O3 sees that it is not alone any more, and from there on the owner works
  * with the same instructions as everybody else.  A second visitor could see what V2 says before the
- * fence has been everywhere: so it says `asked` first, with which all others go away.
+ * fence has been everywhere: so it says `asked` first, with which all others go away, and that the
+ * owner shares only then (M5).  Each thread has that fence at a moment of its own.
+ *
+ * The kernel may refuse the fence, by a filter that came later.  Then the visitor goes away, and
+ * comes back; and the owner itself says that it shares, at its next look at the clock, and is never
+ * alone again.
  *
  * When nobody has come for a while, the owner is alone again: it says so, and looks after a fence
  * whether there is a visitor (M4).  One who came before counts, and one who comes later sees what
@@ -29,7 +34,7 @@
  * for; to ask the owner for what it has, as thieves of forks do (fork.h): a task that computes and
  * makes no calls would keep what is in its worker's queues to itself.
  */
-#include "sched/sched.h"
+#include "sched/alone.h"
 
 /* Visitors now in the lower half, how often one has left in the upper. */
 #define VISITOR UINT32_C(1)
@@ -46,8 +51,15 @@ static bool say_shared(struct wf_worker *host)
     if (!wf_cas_relaxed(&host->is_alone, &alone, WF_ASKED)) {
         return false;
     }
-    wf_barrier_everywhere();                      /* (M2) */
-    wf_store_relaxed(&host->is_alone, WF_SHARED); /* relaxed: whoever sees it had its fence */
+    if (wf_barrier_everywhere() != 0) { /* (M2) */
+        uint32_t asked = WF_ASKED;
+        /* Both relaxed: as if nobody had asked, unless the owner shares by itself meanwhile; and a
+         * hint, to do so at its next look at the clock. */
+        (void)wf_cas_relaxed(&host->is_alone, &asked, WF_ALONE);
+        wf_store_relaxed(&host->runtime->monitor.is_barrier_refused, 1);
+        return false;
+    }
+    wf_store_relaxed(&host->is_alone, WF_SHARED); /* (M5) relaxed: behind our own fence of that */
     return true;
 }
 
@@ -55,7 +67,7 @@ bool wf_visit_begin(struct wf_worker *host)
 {
     (void)wf_fetch_add_relaxed(&host->visits, VISITOR);      /* relaxed: the fence orders it */
     wf_fence_seq_cst();                                      /* (M4) */
-    const uint32_t state = wf_load_relaxed(&host->is_alone); /* relaxed: ordered by the fences */
+    const uint32_t state = wf_load_acquire(&host->is_alone); /* (M5) before the look inside */
     const bool is_shared = state == WF_SHARED || (state == WF_ALONE && say_shared(host));
     /* (M2) acquire: what the owner did there. */
     if (is_shared && wf_load_acquire(&host->is_inside) == 0) {
@@ -85,9 +97,19 @@ static void be_alone(struct wf_worker *worker)
     wf_ring_settle(&worker->ring);
 }
 
+void wf_alone_give_up(struct wf_worker *worker)
+{
+    wf_store_release(&worker->is_alone, WF_SHARED); /* (M5) release: what it did alone */
+}
+
 void wf_alone_again(struct wf_worker *worker, int64_t now)
 {
     weft_runtime *runtime = worker->runtime;
+    if (__builtin_expect(wf_load_relaxed(&runtime->monitor.is_barrier_refused) != 0, 0)) {
+        WF_REACHED("alone.no_barrier_any_more");
+        wf_alone_give_up(worker); /* relaxed above: a hint, and it is not inside */
+        return;
+    }
     const uint32_t visits = wf_load_relaxed(&worker->visits); /* relaxed: be_alone looks again */
     /* relaxed: the same */
     if (!runtime->monitor.has_barrier || !(worker->is_fast || worker->is_lone) ||

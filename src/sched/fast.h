@@ -12,41 +12,11 @@
 #ifndef WF_SCHED_FAST_H
 #define WF_SCHED_FAST_H
 
+#include "sched/alone.h"
 #include "sched/fork.h"
 #include "sched/sched.h"
 
 /* ---- the slot ------------------------------------------------------------------------------ */
-
-/* [owner]  True: it may use its queues as nobody else does, until wf_alone_end. */
-static inline bool wf_alone_begin(struct wf_worker *worker)
-{
-    if (wf_load_relaxed(&worker->is_alone) != WF_ALONE) { /* relaxed: looks again below */
-        return false;
-    }
-    wf_store_relaxed(&worker->is_inside, 1); /* relaxed: (M2) */
-    wf_fence_light();                        /* (M2) */
-    if (__builtin_expect(wf_load_relaxed(&worker->is_alone) == WF_ALONE, 1)) {
-        return true;
-    }
-    WF_REACHED("fast.visited_meanwhile");
-    wf_store_release(&worker->is_inside, 0); /* (M2) release: what was done the time before */
-    return false;
-}
-
-static inline void wf_alone_end(struct wf_worker *worker)
-{
-    wf_store_release(&worker->is_inside, 0); /* (M2) */
-}
-
-/* [owner]  There is nobody to be told of what it has queued just now. */
-static inline bool wf_is_alone(struct wf_worker *worker)
-{
-    if (!worker->is_lone) {
-        return false;
-    }
-    wf_fence_light(); /* (M2): who sees it alone has queued before the others come */
-    return wf_load_relaxed(&worker->is_alone) == WF_ALONE;
-}
 
 /* [owner]  Puts a task in; gives the one that was there, NULL: none. */
 static inline struct weft_task *wf_slot_put(struct wf_worker *worker, struct weft_task *task)

@@ -17,19 +17,33 @@ static uint64_t own_work(struct wf_worker *worker)
            wf_counter_read(&counters->lifo_hits);
 }
 
+/* [owner]  Grows as long as those who have tasks run them themselves. */
+static uint64_t turns_of_others(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    uint64_t turns = 0;
+    for (unsigned i = 0; i < wf_seats(runtime); i++) {
+        turns += i != worker->index ? wf_counter_read(&runtime->workers[i].counters.polled) : 0;
+    }
+    return turns;
+}
+
 void wf_guest_begin(struct wf_worker *worker, int64_t now)
 {
     worker->visit_ns = now;
     worker->visit_turns = wf_counter_read(&worker->counters.polled);
     worker->visit_own = own_work(worker);
+    worker->visit_other = turns_of_others(worker);
 }
 
-/* [owner]  Whether others are at work, and what there is to do comes from them. */
+/* [owner]  Whether others are at work, and what there is to do comes from them; and they do not
+ * stay in one task, behind which the others would have to wait for us. */
 static bool is_needless(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     return wf_idle_asleep(&runtime->idle) + wf_idle_searching(&runtime->idle) + 1 <
                wf_in_play(runtime) &&
+           turns_of_others(worker) != worker->visit_other &&
            (worker->shyness < WF_SHY || wf_idle_arrivals(&runtime->idle) == worker->arrivals);
 }
 

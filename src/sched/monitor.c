@@ -330,13 +330,13 @@ static void take_over(weft_runtime *runtime)
     for (unsigned i = 0; i < wf_seats(runtime) && runtime->reactor == NULL; i++) {
         struct wf_worker *worker = &runtime->workers[i];
         struct wf_chain chain = {0};
-        wf_lock_acquire(&monitor->lock);
+        wf_lock_acquire(&monitor->lock); /* or a spare that gets up could find us asking */
         const bool is_stuck = worker->post.is_hog || worker->post.is_blocked;
-        wf_lock_release(&monitor->lock);
         if (is_stuck && wf_in_play(runtime) > 1 && wf_visit_begin(worker)) {
             wf_steal_take_over(worker, &chain);
             wf_visit_end(worker);
         }
+        wf_lock_release(&monitor->lock);
         if (chain.first != NULL) {
             WF_REACHED("monitor.takes_over");
             wf_steal_hand_on(runtime, &chain);
@@ -532,8 +532,7 @@ static struct wf_worker *set_blocked(struct wf_worker *worker, bool is_blocked, 
     set_stuck_locked(worker, false, is_blocked);
     *is_lacking = is_blocked && is_lacking_locked(runtime);
     if (is_blocked && worker->is_lone) {
-        /* relaxed: its own, and handed on by the lock */
-        wf_store_relaxed(&worker->is_alone, WF_SHARED);
+        wf_alone_give_up(worker);
     }
     if (*is_lacking && !wf_list_is_empty(&monitor->bench)) {
         spare = wf_container_of(monitor->bench.next, struct wf_worker, post.link);

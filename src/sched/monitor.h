@@ -44,8 +44,9 @@ struct wf_monitor {
     wf_atomic_u32 is_leaving; /* [closer: write] */
     struct wf_parker parker;  /* where the monitor sleeps */
     pthread_t thread;
-    wf_atomic_u32 is_started;        /* [closer: write] [any: read]  the thread is there */
-    bool has_barrier;                /* [const]  who is alone can be told that it is not */
+    wf_atomic_u32 is_started;         /* [closer: write] [any: read]  the thread is there */
+    bool has_barrier;                 /* [const]  who is alone can be told that it is not */
+    wf_atomic_u32 is_barrier_refused; /* [any: write]  by the kernel, later: see alone.c */
     int64_t noted_ns;                /* [monitor]  since when it sees failures; 0: there are none */
     const void *sites[WF_HOG_SITES]; /* [monitor] */
     unsigned site_count;             /* [monitor] */

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sched/alone.h"
 #include "sched/sched.h"
 
 enum { START_PENDING, START_GO, START_END };

@@ -41,6 +41,7 @@
  *   M2    fast.h alone: light fence      alone.c visit: barrier        one of both sees the other
  *   M3    monitor.c doze: fence          safepoint.c leave: fence      one of both sees the other
  *   M4    alone.c visit: add, fence      again: fence, load visits     one of both sees the other
+ *   M5    alone.c visit, give_up: store  visit: load is_alone          what the owner did alone
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  *   A1    timers.c set: fence            look: fence                   one of both sees the other
  *   A2    timers.c publish: fence        who watches: fence            one of both sees the other
@@ -287,13 +288,6 @@ struct wf_start {
     struct wf_parker opener;
 };
 
-/* Whether others may touch the queues of a worker. */
-enum wf_company {
-    WF_SHARED, /* with locked instructions, as the owner does */
-    WF_ALONE,  /* nobody: who wants to has to ask */
-    WF_ASKED,  /* nobody yet */
-};
-
 struct wf_worker {
     /* Touched by the owner at every switch. */
     weft_runtime *runtime;                 /* [const] */
@@ -304,9 +298,10 @@ struct wf_worker {
     uint32_t lifo_runs;                    /* [owner]  tasks out of the slot in a row */
     bool is_fast;                          /* [const]  tasks may switch to tasks: fair stealing */
     bool is_lone;                          /* [const]  the only worker, but for spares */
-    wf_atomic_u32 is_alone;  /* [owner, visitor: write]  enum wf_company: see alone.c */
+    wf_atomic_u32 is_alone;  /* [owner, visitor: write]  enum wf_company: see alone.h */
     wf_atomic_u32 is_inside; /* [owner: write] [visitor: read]  uses its queues as if it were */
     bool is_searching;       /* [owner] */
+    bool has_given_up;       /* [owner]  its sleep, for something that it saw: see found */
     struct wf_fiber loop;    /* [owner]  the thread's own stack */
     bool is_rested;          /* [owner]  it slept, and called no watcher since */
     bool is_watching;        /* [owner]  it is the watcher: see steal.c */
@@ -341,6 +336,7 @@ struct wf_worker {
     int64_t visit_ns;     /* since when */
     uint64_t visit_turns; /* `polled` at that time */
     uint64_t visit_own;   /* own_work at that time */
+    uint64_t visit_other; /* turns of all others at that time */
     uint32_t arrivals;    /* that it knew of when it last looked beyond its own queues */
 
     struct wf_stack_cache stacks; /* [owner] */
@@ -414,12 +410,6 @@ void wf_steal_push(struct wf_worker *worker, struct weft_task *task);
 void wf_steal_push_back(struct wf_worker *worker, struct weft_task *task);
 /* steal.c  [any]  Calls a sleeper for what was queued; the worker at hand, or NULL. */
 void wf_steal_notify(weft_runtime *runtime, struct wf_worker *worker);
-
-/* alone.c  [any]  About to touch the queues of another; false: not now.  Until wf_visit_end. */
-bool wf_visit_begin(struct wf_worker *host);
-void wf_visit_end(struct wf_worker *host);
-/* alone.c  [owner]  If nobody has visited it for a while, it uses its queues as if alone. */
-void wf_alone_again(struct wf_worker *worker, int64_t now);
 
 /* fetch.c  [owner]  One of the global queue, with a fair share of others for the worker's own;
  * NULL: there is none.  And one of a queue of another priority. */

@@ -19,7 +19,8 @@
  * which only the loop looks.
  *
  * To put a task into an empty slot calls nobody: mostly the one that did it is about to wait, and
- * its worker takes the task.  What goes into a queue calls a sleeping worker (idle.c).  If the task
+ * its worker takes the task.  What goes into a queue calls a sleeping worker (idle.c), unless it
+ * stands behind others in the ring of an owner who is alone (alone.c).  If the task
  * that runs does not wait, the slot would be stuck: so, as long as somebody works, one of those who
  * sleep is the watcher.  It wakes every WF_TURN_MAX_NS, takes what it finds in slots, and asks
  * tasks that have run since its last look to let others run.  That bounds how unfair the slot can
@@ -434,19 +435,23 @@ static bool has_work(void *context)
 }
 
 /* [owner]  It has found something.  Who stops to search as the last one looks once more: while it
- * searched, others called nobody. */
+ * searched, others called nobody.  So does who searched, was about to sleep and stayed for
+ * something that it saw: what it takes now may be something else. */
 static void found(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
+    bool has_to_look = worker->has_given_up;
+    worker->has_given_up = false;
     if (worker->is_searching) {
         worker->is_searching = false;
         worker->is_guest = !worker->is_lone;
         wf_guest_begin(worker, wf_clock_now());
-        if (wf_idle_end_search(&runtime->idle)) {
-            wf_fence_seq_cst(); /* (S1) */
-            if (has_work(worker)) {
-                wf_steal_notify(runtime, worker);
-            }
+        has_to_look = wf_idle_end_search(&runtime->idle) || has_to_look;
+    }
+    if (has_to_look) {
+        wf_fence_seq_cst(); /* (S1) */
+        if (has_work(worker)) {
+            wf_steal_notify(runtime, worker);
         }
     }
     /* It may have been the one who would have watched the others, and the time.  If they all sleep
@@ -585,7 +590,8 @@ static bool give_up_search(struct wf_worker *worker)
     worker->is_searching = false;
     (void)wf_idle_end_search(&worker->runtime->idle); /* we look ourselves */
     wf_fence_seq_cst();                               /* (S1) as in a sleep */
-    return has_work(worker);
+    worker->has_given_up = has_work(worker);
+    return worker->has_given_up;
 }
 
 /* [loop]  Somebody may have to be asked for a break: not all are asleep. */
@@ -704,6 +710,7 @@ static void sleep_until_called(struct wf_worker *worker)
         .is_searching = worker->is_searching,
     };
     worker->is_searching = wf_idle_sleep(&runtime->idle, worker->index, &sleep);
+    worker->has_given_up = !worker->is_searching;
     if (worker->is_searching) {
         wf_counter_add(&worker->counters.woken, 1);
     }

@@ -134,12 +134,27 @@ int wf_futex_wait(wf_atomic_u32 *word, uint32_t expected, int64_t deadline_ns)
     return (int)(int64_t)step.result;
 }
 
-void wf_barrier_everywhere(void)
+int wf_barrier_everywhere(void)
 {
-    struct step step = {.kind = MODEL_BARRIER};
-    if (!engine_is_alone()) {
+    if (engine_is_alone()) {
+        return 0;
+    }
+    const unsigned self = (unsigned)engine.current;
+    uint32_t left = ((1u << engine.thread_count) - 1) & ~(1u << self);
+    struct step step = {.kind = MODEL_BARRIER, .operand = self};
+    fiber_publish(&step);
+    while (left != 0) { /* each of the others at a moment of its own, in any order */
+        uint32_t others = left;
+        for (unsigned skip = search_choose((unsigned)__builtin_popcount(left)); skip > 0; skip--) {
+            others &= others - 1;
+        }
+        step = (struct step){.kind = MODEL_BARRIER, .operand = (uint64_t)__builtin_ctz(others)};
+        left &= ~(1u << step.operand);
         fiber_publish(&step);
     }
+    step = (struct step){.kind = MODEL_BARRIER, .operand = self};
+    fiber_publish(&step);
+    return 0;
 }
 
 int wf_futex_wake(wf_atomic_u32 *word, int count)

@@ -21,12 +21,12 @@ FLAGS = ["-std=c11", "-O2", "-D_GNU_SOURCE", "-DWF_MODEL", "-I", str(ROOT / "src
 
 # name, model program, source with the fault, (text, replacement)...
 FAULTS = [
-    ("alone: an operation is not marked", "model_alone", "src/sched/fast.h",
+    ("alone: an operation is not marked", "model_alone", "src/sched/alone.h",
      ("    wf_store_relaxed(&worker->is_inside, 1); /* relaxed: (M2) */\n", "")),
     ("alone: the mark is not looked at", "model_alone", "src/sched/alone.c",
      ("is_shared && wf_load_acquire(&host->is_inside) == 0", "is_shared")),
     ("alone: the owner hears of nothing", "model_alone", "src/sched/alone.c",
-     ("    wf_barrier_everywhere();                      /* (M2) */\n", "")),
+     ("    if (wf_barrier_everywhere() != 0) {", "    if (false) {")),
     ("alone: a visitor goes by what another has begun", "model_alone", "src/sched/alone.c",
      ("wf_cas_relaxed(&host->is_alone, &alone, WF_ASKED)",
       "wf_cas_relaxed(&host->is_alone, &alone, WF_SHARED)")),

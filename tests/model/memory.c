@@ -133,18 +133,6 @@ static void perform_fence(unsigned thread)
     trace_step("fence    (seq_cst)");
 }
 
-/* Before, after and in between: what the caller did is seen by all, and what they did by it. */
-static void perform_barrier(unsigned thread)
-{
-    perform_fence(thread);
-    for (unsigned i = 0; i < engine.thread_count; i++) {
-        if (i != thread) {
-            perform_fence(i);
-        }
-    }
-    perform_fence(thread);
-}
-
 static unsigned others_writes(const struct thread *self)
 {
     return engine.writes - self->own_writes;
@@ -225,6 +213,19 @@ static void drain(unsigned thread)
     self->buffer_count--;
 }
 
+/* The part of a barrier that another thread is made to do.  What it stored before its last step
+ * reaches memory; what it stored since then may as well not be stored yet. */
+static void perform_barrier(unsigned whose)
+{
+    const struct thread *other = &engine.threads[whose];
+    trace_step("barrier  in %s", thread_name(whose));
+    while (other->buffer_count > 0 &&
+           other->buffer[other->buffer_first].issued_after != other->last_event) {
+        drain(whose);
+    }
+    perform_fence(whose);
+}
+
 static void perform_step(unsigned thread)
 {
     struct step *step = engine.threads[thread].step;
@@ -242,7 +243,7 @@ static void perform_step(unsigned thread)
         perform_fence(thread);
         break;
     case MODEL_BARRIER:
-        perform_barrier(thread);
+        perform_barrier((unsigned)step->operand);
         break;
     case MODEL_SPIN:
         perform_spin(thread);
@@ -299,16 +300,6 @@ void memory_perform(unsigned action)
 
 /* ---- what may happen next ------------------------------------------------------------------ */
 
-static bool are_buffers_empty(void)
-{
-    for (unsigned i = 0; i < engine.thread_count; i++) {
-        if (engine.threads[i].buffer_count > 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool is_enabled(const struct thread *thread)
 {
     const struct step *step = thread->step;
@@ -317,9 +308,6 @@ static bool is_enabled(const struct thread *thread)
     }
     if (step->kind == MODEL_SPIN) {
         return others_writes(thread) > thread->spin_seen;
-    }
-    if (step->kind == MODEL_BARRIER) {
-        return are_buffers_empty();
     }
     /* Under tso all but a load waits for the buffer; relaxed stores are never published. */
     return step->kind == MODEL_LOAD || thread->buffer_count == 0;

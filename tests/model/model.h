@@ -53,6 +53,8 @@ struct model_test {
     unsigned bound[MODEL_MEMORIES]; /* preemption bound plus 1; 0: none, exhaust it */
     uint8_t is_slow;                /* left out of mutant runs: too long to repeat for each */
     uint8_t spurious_wakes;         /* futex waits may also return without a wake, so many times */
+    uint8_t has_barrier; /* under tso it empties buffers of others, which the reduction by races
+                          * does not know: searched plainly */
 };
 
 /* A mutant that no test can tell from the original, and why. */

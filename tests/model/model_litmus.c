@@ -50,7 +50,28 @@ SB(rmw, (void)wf_exchange_acq_rel, (void)0, wf_load_acquire)
 
 /* A barrier is a fence for the others too; but two light fences are none. */
 SB(light, wf_store_relaxed, wf_fence_light(), wf_load_relaxed)
-SB(barrier, wf_store_relaxed, wf_barrier_everywhere(), wf_load_relaxed)
+SB(barrier, wf_store_relaxed, (void)wf_barrier_everywhere(), wf_load_relaxed)
+
+/* A barrier does not wait for what is not stored yet, and is no fence between that and a load. */
+static void before_barrier(void)
+{
+    r1 = wf_load_relaxed(&z);
+    wf_store_relaxed(&x, 1);
+    r2 = wf_load_relaxed(&y);
+}
+
+static void barrier_early(void)
+{
+    (void)wf_exchange_acq_rel(&z, 1);
+    (void)wf_barrier_everywhere();
+    wf_store_relaxed(&y, 1);
+    r3 = wf_load_relaxed(&x);
+}
+
+static void late_check(void)
+{
+    MODEL_REQUIRE(!(r1 == 0 && r2 == 0 && r3 == 0));
+}
 
 /* SB with an SC access on one side and a fence on the other: the two must meet in one order. */
 static void sb_mixed_0(void)
@@ -288,31 +309,47 @@ static void lb_check(void)
     }
 
 static const struct model_test tests[] = {
-    {"SB relaxed", clear, {sb_relaxed_0, sb_relaxed_1}, {0}, sb_check, 0, WEAK_ON_X86, {0}, 0, 0},
-    {"SB release/acquire", clear, {sb_ra_0, sb_ra_1}, {0}, sb_check, 0, WEAK_ON_X86, {0}, 0, 0},
-    {"SB seq_cst", clear, {sb_sc_0, sb_sc_1}, {0}, sb_check, 0, HOLDS, {0}, 0, 0},
-    {"SB fences", clear, {sb_fence_0, sb_fence_1}, {0}, sb_check, 0, HOLDS, {0}, 0, 0},
-    {"SB light fences", clear, {sb_light_0, sb_light_1}, {0}, sb_check, 0, WEAK_ON_X86, {0}, 0, 0},
-    {"SB barrier, light fence",
+    {"SB relaxed",
      clear,
-     {sb_barrier_0, sb_light_1},
+     {sb_relaxed_0, sb_relaxed_1},
      {0},
      sb_check,
      0,
-     HOLDS,
+     WEAK_ON_X86,
      {0},
      0,
+     0,
      0},
-    {"SB light fence, barrier",
+    {"SB release/acquire", clear, {sb_ra_0, sb_ra_1}, {0}, sb_check, 0, WEAK_ON_X86, {0}, 0, 0, 0},
+    {"SB seq_cst", clear, {sb_sc_0, sb_sc_1}, {0}, sb_check, 0, HOLDS, {0}, 0, 0, 0},
+    {"SB fences", clear, {sb_fence_0, sb_fence_1}, {0}, sb_check, 0, HOLDS, {0}, 0, 0, 0},
+    {"SB light fences",
      clear,
-     {sb_light_0, sb_barrier_1},
+     {sb_light_0, sb_light_1},
      {0},
      sb_check,
      0,
-     HOLDS,
+     WEAK_ON_X86,
      {0},
      0,
+     0,
      0},
+    {.name = "SB barrier, light fence",
+     .setup = clear,
+     .threads = {sb_barrier_0, sb_light_1},
+     .check = sb_check,
+     .has_barrier = 1},
+    {.name = "SB light fence, barrier",
+     .setup = clear,
+     .threads = {sb_light_0, sb_barrier_1},
+     .check = sb_check,
+     .has_barrier = 1},
+    {.name = "SB behind an early barrier",
+     .setup = clear,
+     .threads = {before_barrier, barrier_early},
+     .check = late_check,
+     .expect = {MODEL_HOLDS, MODEL_FAILS, MODEL_FAILS},
+     .has_barrier = 1},
     {"SB light fence, fence",
      clear,
      {sb_light_0, sb_fence_1},
@@ -321,6 +358,7 @@ static const struct model_test tests[] = {
      0,
      WEAK_ON_X86,
      {0},
+     0,
      0,
      0},
     {"SB seq_cst store, acquire load",
@@ -332,8 +370,19 @@ static const struct model_test tests[] = {
      WEAK_IN_C11,
      {0},
      0,
+     0,
      0},
-    {"SB acq_rel exchange", clear, {sb_rmw_0, sb_rmw_1}, {0}, sb_check, 0, WEAK_IN_C11, {0}, 0, 0},
+    {"SB acq_rel exchange",
+     clear,
+     {sb_rmw_0, sb_rmw_1},
+     {0},
+     sb_check,
+     0,
+     WEAK_IN_C11,
+     {0},
+     0,
+     0,
+     0},
     {"SB seq_cst against fence",
      clear,
      {sb_mixed_0, sb_fence_1},
@@ -343,8 +392,19 @@ static const struct model_test tests[] = {
      HOLDS,
      {0},
      0,
+     0,
      0},
-    {"MP relaxed", clear, {mp_relaxed_0, mp_relaxed_1}, {0}, mp_check, 0, WEAK_IN_C11, {0}, 0, 0},
+    {"MP relaxed",
+     clear,
+     {mp_relaxed_0, mp_relaxed_1},
+     {0},
+     mp_check,
+     0,
+     WEAK_IN_C11,
+     {0},
+     0,
+     0,
+     0},
     {"MP release only",
      clear,
      {mp_release_0, mp_release_1},
@@ -353,6 +413,7 @@ static const struct model_test tests[] = {
      0,
      WEAK_IN_C11,
      {0},
+     0,
      0,
      0},
     {"MP acquire only",
@@ -364,9 +425,10 @@ static const struct model_test tests[] = {
      WEAK_IN_C11,
      {0},
      0,
+     0,
      0},
-    {"MP release/acquire", clear, {mp_ra_0, mp_ra_1}, {0}, mp_check, 0, HOLDS, {0}, 0, 0},
-    {"MP fences", clear, {mp_fence_0, mp_fence_1}, {0}, mp_check, 0, HOLDS, {0}, 0, 0},
+    {"MP release/acquire", clear, {mp_ra_0, mp_ra_1}, {0}, mp_check, 0, HOLDS, {0}, 0, 0, 0},
+    {"MP fences", clear, {mp_fence_0, mp_fence_1}, {0}, mp_check, 0, HOLDS, {0}, 0, 0, 0},
     {"MP plain data, ordered",
      clear,
      {plain_release, plain_acquire},
@@ -375,6 +437,7 @@ static const struct model_test tests[] = {
      0,
      HOLDS,
      {0},
+     0,
      0,
      0},
     {"MP plain data, relaxed flag",
@@ -386,6 +449,7 @@ static const struct model_test tests[] = {
      WEAK_IN_C11,
      {0},
      0,
+     0,
      0},
     {"MP plain data, flag ignored",
      clear,
@@ -395,6 +459,7 @@ static const struct model_test tests[] = {
      0,
      RACE,
      {0},
+     0,
      0,
      0},
     {"release sequence by RMW",
@@ -406,6 +471,7 @@ static const struct model_test tests[] = {
      HOLDS,
      {0},
      0,
+     0,
      0},
     {"release sequence broken by store",
      clear,
@@ -415,6 +481,7 @@ static const struct model_test tests[] = {
      0,
      WEAK_IN_C11,
      {0},
+     0,
      0,
      0},
     {"IRIW release/acquire",
@@ -426,6 +493,7 @@ static const struct model_test tests[] = {
      WEAK_IN_C11,
      {0},
      0,
+     0,
      0},
     {"IRIW seq_cst",
      clear,
@@ -435,6 +503,7 @@ static const struct model_test tests[] = {
      0,
      HOLDS,
      {0},
+     0,
      0,
      0},
     {"IRIW fences",
@@ -446,11 +515,12 @@ static const struct model_test tests[] = {
      HOLDS,
      {0},
      0,
+     0,
      0},
-    {"CoRR", clear, {corr_0, corr_1}, {0}, corr_check, 0, HOLDS, {0}, 0, 0},
-    {"WRC release/acquire", clear, {store_x, wrc_1, wrc_2}, {0}, mp_check, 0, HOLDS, {0}, 0, 0},
-    {"RMW atomicity", clear, {add_one, add_one}, {0}, add_check, 0, HOLDS, {0}, 0, 0},
-    {"LB (not covered by view)", clear, {lb_0, lb_1}, {0}, lb_check, 0, HOLDS, {0}, 0, 0},
+    {"CoRR", clear, {corr_0, corr_1}, {0}, corr_check, 0, HOLDS, {0}, 0, 0, 0},
+    {"WRC release/acquire", clear, {store_x, wrc_1, wrc_2}, {0}, mp_check, 0, HOLDS, {0}, 0, 0, 0},
+    {"RMW atomicity", clear, {add_one, add_one}, {0}, add_check, 0, HOLDS, {0}, 0, 0, 0},
+    {"LB (not covered by view)", clear, {lb_0, lb_1}, {0}, lb_check, 0, HOLDS, {0}, 0, 0, 0},
 };
 
 int main(int argc, char **argv)

@@ -580,6 +580,8 @@ static intptr_t hear_of_many(void *arg)
     for (int i = 0; i < count; i++) {
         if (events[i].entry != NULL) {
             wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up);
+        } else {
+            poller->backend->call(poller); /* a call for who waits there: it is not for us */
         }
     }
     for (int i = 0; i < MANY; i++) { /* the others are not lost */

@@ -5,6 +5,12 @@
  * Method: each scene leads into one branch on purpose, and says so by its mark; where two threads
  *         would have to meet, one operation is run an instruction at a time (step.h).
  */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "aids.h"
@@ -595,6 +601,54 @@ static void a_failure_that_outlives_its_runtime_is_told_nobody(void)
     check_reached("pool.outlived_its_runtime");
 }
 
+/* ---- a sandbox that closes later ----------------------------------------------------------- */
+
+/* From now on, in all threads, the kernel refuses membarrier. */
+static void forbid_barriers(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof(rules) / sizeof(rules[0]), rules};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+        tap_skip("the kernel takes no filters here");
+    }
+}
+
+static intptr_t raise_in_task(void *arg)
+{
+    raise_by_one(arg);
+    return 0;
+}
+
+static intptr_t spawn_until_stolen(void *arg)
+{
+    (void)arg;
+    wf_atomic_u32 sum = {0};
+    uint32_t spawned = 0;
+    forbid_barriers();
+    while (stats_of(weft_runtime_self()).total.stolen == 0) {
+        weft_task *tasks[32];
+        for (size_t i = 0; i < 32; i++) {
+            tasks[i] = go(raise_in_task, &sum);
+        }
+        CHECK_EQ(weft_await_all(tasks, 32, NULL), 0);
+        spawned += 32;
+    }
+    CHECK_EQ(wf_load_acquire(&sum), spawned);
+    return 0;
+}
+
+static void a_fence_that_is_refused_later_is_done_without(void)
+{
+    const weft_options options = {.workers = 2};
+    CHECK_EQ(weft_run(spawn_until_stolen, NULL, &options), 0);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(who_was_woken_before_it_sleeps_goes_on),
     TAP_TEST(who_needs_another_stack_does_not_get_the_last_ones),
@@ -612,5 +666,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(the_count_of_a_guest_that_was_woken_is_given_back),
     TAP_TEST(a_task_may_close_another_runtime_by_force),
     TAP_TEST(a_failure_that_outlives_its_runtime_is_told_nobody),
+    TAP_TEST(a_fence_that_is_refused_later_is_done_without),
 };
 TAP_MAIN(tests)
