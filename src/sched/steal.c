@@ -268,21 +268,11 @@ static struct weft_task *steal_slot(struct wf_worker *victim)
     return task;
 }
 
-/* [owner]  Half of another worker's queue, or its slot.  Only who counts as a searcher may: what is
- * on its way from one queue to another is seen by nobody, and the last searcher calls somebody. */
-static struct weft_task *steal(struct wf_worker *worker)
+/* [owner]  Half of another's queue, beginning with this one of so many; gives the one to be run. */
+static struct weft_task *steal_half(struct wf_worker *worker, unsigned first, unsigned count)
 {
     weft_runtime *runtime = worker->runtime;
-    if (runtime->options.no_steal || wf_is_alone(worker)) {
-        return NULL;
-    }
-    worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);
-    if (!worker->is_searching) {
-        return NULL;
-    }
-    const unsigned count = wf_seats(runtime);
     const size_t most = worker->shyness > 0 ? WF_SHY_BATCH : WF_RING_CAPACITY;
-    const unsigned first = wf_random_below(&worker->random, count);
     for (unsigned i = 0; i < count; i++) {
         struct wf_worker *victim = &runtime->workers[(first + i) % count];
         if (victim == worker) {
@@ -296,6 +286,27 @@ static struct weft_task *steal(struct wf_worker *worker)
             wf_trace(worker->trace, WF_TRACE_STEAL, wf_task_id(wf_task_of(node)), victim->index);
             return wf_task_of(node);
         }
+    }
+    return NULL;
+}
+
+/* [owner]  Half of another worker's queue, or its slot.  Only who counts as a searcher may: what is
+ * on its way from one queue to another is seen by nobody, and the last searcher calls somebody. */
+static struct weft_task *steal(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (runtime->options.no_steal || wf_is_alone(worker)) {
+        return NULL;
+    }
+    worker->is_searching = worker->is_searching || wf_idle_begin_search(&runtime->idle);
+    if (!worker->is_searching) {
+        return NULL;
+    }
+    const unsigned count = wf_seats(runtime);
+    const unsigned first = wf_random_below(&worker->random, count);
+    struct weft_task *oldest = steal_half(worker, first, count);
+    if (oldest != NULL) {
+        return oldest;
     }
     for (unsigned i = 0; i < count; i++) {
         struct wf_worker *victim = &runtime->workers[(first + i) % count];
