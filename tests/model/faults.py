@@ -41,6 +41,11 @@ FAULTS = [
     ("ring: the first calls nobody either", "model_alone", "src/queue/ring.c",
      ("    if (count == 0 || count == WF_RING_CAPACITY) {",
       "    if (count == WF_RING_CAPACITY) {")),
+    ("ring: counts by any tail", "model_alone", "src/queue/ring.c",
+     ("    wf_ring_pos real = real_of(wf_load_acquire(&ring->head));\n"
+      "    wf_ring_pos tail = wf_load_relaxed(&ring->tail);\n",
+      "    wf_ring_pos real = real_of(wf_load_relaxed(&ring->head));\n"
+      "    wf_ring_pos tail = wf_load_relaxed(&ring->tail);\n")),
     ("ring: counts by an old tail", "model_alone", "src/queue/ring.c",
      ("    wf_ring_pos real = real_of(wf_load_acquire(&ring->head));\n"
       "    wf_ring_pos tail = wf_load_relaxed(&ring->tail);\n",
