@@ -301,7 +301,7 @@ struct wf_worker {
     wf_atomic_u32 is_alone;  /* [owner, visitor: write]  enum wf_company: see alone.h */
     wf_atomic_u32 is_inside; /* [owner: write] [visitor: read]  uses its queues as if it were */
     bool is_searching;       /* [owner] */
-    bool has_given_up;       /* [owner]  its sleep, for something that it saw: see found */
+    bool has_given_up;       /* [owner]  its sleep, for something that it saw: see stop_search */
     struct wf_fiber loop;    /* [owner]  the thread's own stack */
     bool is_rested;          /* [owner]  it slept, and called no watcher since */
     bool is_watching;        /* [owner]  it is the watcher: see steal.c */

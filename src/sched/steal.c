@@ -20,12 +20,12 @@
  *
  * To put a task into an empty slot calls nobody: mostly the one that did it is about to wait, and
  * its worker takes the task.  What goes into a queue calls a sleeping worker (idle.c), unless it
- * stands behind others in the ring of an owner who is alone (alone.c).  If the task
- * that runs does not wait, the slot would be stuck: so, as long as somebody works, one of those who
- * sleep is the watcher.  It wakes every WF_TURN_MAX_NS, takes what it finds in slots, and asks
- * tasks that have run since its last look to let others run.  That bounds how unfair the slot can
- * be; no wake-up of a queue rests on it.  Who is woken while all others sleep calls one of them
- * only when there is something to watch.
+ * stands behind others in the ring of an owner who is alone (alone.c).  If the task that runs does
+ * not wait, the slot would be stuck: so, as long as somebody works, one of those who sleep is the
+ * watcher.  It wakes every WF_TURN_MAX_NS, takes what it finds in slots, and asks tasks that have
+ * run since its last look to let others run.  That bounds how unfair the slot can be; no wake-up
+ * of a queue rests on it.  Who is woken while all others sleep calls one of them only when there
+ * is something to watch.
  */
 #include "sched/fast.h"
 #include "sched/fork.h"
@@ -445,18 +445,16 @@ static bool has_work(void *context)
     return wf_idle_asleep(&runtime->idle) >= wf_in_play(runtime) && wf_runtime_is_news(runtime);
 }
 
-/* [owner]  It has found something.  Who stops to search as the last one looks once more: while it
+/* [owner]  It will not look on.  Who stops to search as the last one looks once more: while it
  * searched, others called nobody.  So does who searched, was about to sleep and stayed for
- * something that it saw: what it takes now may be something else. */
-static void found(struct wf_worker *worker)
+ * something that it saw: what it does now may be something else. */
+static void stop_search(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     bool has_to_look = worker->has_given_up;
     worker->has_given_up = false;
     if (worker->is_searching) {
         worker->is_searching = false;
-        worker->is_guest = !worker->is_lone;
-        wf_guest_begin(worker, wf_clock_now());
         has_to_look = wf_idle_end_search(&runtime->idle) || has_to_look;
     }
     if (has_to_look) {
@@ -465,6 +463,17 @@ static void found(struct wf_worker *worker)
             wf_steal_notify(runtime, worker);
         }
     }
+}
+
+/* [owner]  It has found something. */
+static void found(struct wf_worker *worker)
+{
+    weft_runtime *runtime = worker->runtime;
+    if (worker->is_searching) {
+        worker->is_guest = !worker->is_lone;
+        wf_guest_begin(worker, wf_clock_now());
+    }
+    stop_search(worker);
     /* It may have been the one who would have watched the others, and the time.  If they all sleep
      * and no alarm is set, it is time enough to call one of them when there is something to be
      * watched. */
@@ -496,15 +505,7 @@ static void retire(struct wf_worker *worker)
         wf_inject_push_overflow(&runtime->global, &chain);
         notify_of_arrival(runtime, worker);
     }
-    if (worker->is_searching) {
-        worker->is_searching = false;
-        if (wf_idle_end_search(&runtime->idle)) {
-            wf_fence_seq_cst(); /* (S1) as one who has found something */
-            if (has_work(worker)) {
-                wf_steal_notify(runtime, worker);
-            }
-        }
-    }
+    stop_search(worker);
     worker->is_guest = false;
     wf_guest_be_shy(worker, 0);
     /* It may have been the watcher: as in found. */
