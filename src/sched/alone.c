@@ -48,26 +48,26 @@ static bool say_shared(struct wf_worker *host)
 {
     uint32_t alone = WF_ALONE;
     /* relaxed: the fences order it */
-    if (!wf_cas_relaxed(&host->is_alone, &alone, WF_ASKED)) {
+    if (!wf_cas_relaxed(&host->company, &alone, WF_ASKED)) {
         return false;
     }
     if (wf_barrier_everywhere() != 0) { /* (M2) */
         uint32_t asked = WF_ASKED;
         /* Both relaxed: as if nobody had asked, unless the owner shares by itself meanwhile; and a
          * hint, to do so at its next look at the clock. */
-        (void)wf_cas_relaxed(&host->is_alone, &asked, WF_ALONE);
+        (void)wf_cas_relaxed(&host->company, &asked, WF_ALONE);
         wf_store_relaxed(&host->runtime->monitor.is_barrier_refused, 1);
         return false;
     }
-    wf_store_relaxed(&host->is_alone, WF_SHARED); /* (M5) relaxed: behind our own fence of that */
+    wf_store_relaxed(&host->company, WF_SHARED); /* (M5) relaxed: behind our own fence of that */
     return true;
 }
 
 bool wf_visit_begin(struct wf_worker *host)
 {
-    (void)wf_fetch_add_relaxed(&host->visits, VISITOR);      /* relaxed: the fence orders it */
-    wf_fence_seq_cst();                                      /* (M4) */
-    const uint32_t state = wf_load_acquire(&host->is_alone); /* (M5) before the look inside */
+    (void)wf_fetch_add_relaxed(&host->visits, VISITOR);     /* relaxed: the fence orders it */
+    wf_fence_seq_cst();                                     /* (M4) */
+    const uint32_t state = wf_load_acquire(&host->company); /* (M5) before the look inside */
     const bool is_shared = state == WF_SHARED || (state == WF_ALONE && say_shared(host));
     /* (M2) acquire: what the owner did there. */
     if (is_shared && wf_load_acquire(&host->is_inside) == 0) {
@@ -86,12 +86,12 @@ void wf_visit_end(struct wf_worker *host)
 /* [owner]  If nobody is there. */
 static void be_alone(struct wf_worker *worker)
 {
-    wf_store_relaxed(&worker->is_alone, WF_ALONE); /* relaxed: the fence orders it */
-    wf_fence_seq_cst();                            /* (M4) */
+    wf_store_relaxed(&worker->company, WF_ALONE); /* relaxed: the fence orders it */
+    wf_fence_seq_cst();                           /* (M4) */
     /* (M4) acquire: what they took */
     if ((wf_load_acquire(&worker->visits) & VISITORS_MASK) != 0) {
         WF_REACHED("alone.not_for_long");
-        wf_store_relaxed(&worker->is_alone, WF_SHARED); /* relaxed: it did nothing meanwhile */
+        wf_store_relaxed(&worker->company, WF_SHARED); /* relaxed: it did nothing meanwhile */
         return;
     }
     wf_ring_settle(&worker->ring);
@@ -99,7 +99,7 @@ static void be_alone(struct wf_worker *worker)
 
 void wf_alone_give_up(struct wf_worker *worker)
 {
-    wf_store_release(&worker->is_alone, WF_SHARED); /* (M5) release: what it did alone */
+    wf_store_release(&worker->company, WF_SHARED); /* (M5) release: what it did alone */
 }
 
 void wf_alone_again(struct wf_worker *worker, int64_t now)
@@ -113,7 +113,7 @@ void wf_alone_again(struct wf_worker *worker, int64_t now)
     const uint32_t visits = wf_load_relaxed(&worker->visits); /* relaxed: be_alone looks again */
     /* relaxed: the same */
     if (!runtime->monitor.has_barrier || !(worker->is_fast || worker->is_lone) ||
-        wf_load_relaxed(&worker->is_alone) != WF_SHARED) {
+        wf_load_relaxed(&worker->company) != WF_SHARED) {
         return;
     }
     if (visits != worker->visits_seen || (visits & VISITORS_MASK) != 0) {

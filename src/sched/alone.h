@@ -27,12 +27,12 @@ void wf_alone_again(struct wf_worker *worker, int64_t now);
 /* [owner]  True: it may use its queues as nobody else does, until wf_alone_end. */
 static inline bool wf_alone_begin(struct wf_worker *worker)
 {
-    if (wf_load_relaxed(&worker->is_alone) != WF_ALONE) { /* relaxed: looks again below */
+    if (wf_load_relaxed(&worker->company) != WF_ALONE) { /* relaxed: looks again below */
         return false;
     }
     wf_store_relaxed(&worker->is_inside, 1); /* relaxed: (M2) */
     wf_fence_light();                        /* (M2) */
-    if (__builtin_expect(wf_load_relaxed(&worker->is_alone) == WF_ALONE, 1)) {
+    if (__builtin_expect(wf_load_relaxed(&worker->company) == WF_ALONE, 1)) {
         return true;
     }
     WF_REACHED("alone.visited_meanwhile");
@@ -52,7 +52,7 @@ static inline bool wf_is_alone(struct wf_worker *worker)
         return false;
     }
     wf_fence_light(); /* (M2): who sees it alone has queued before the others come */
-    return wf_load_relaxed(&worker->is_alone) == WF_ALONE;
+    return wf_load_relaxed(&worker->company) == WF_ALONE;
 }
 
 #endif

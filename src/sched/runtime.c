@@ -131,7 +131,7 @@ int wf_worker_init(weft_runtime *runtime, unsigned index)
     worker->post.is_spare = index >= runtime->worker_count;
     /* Both relaxed: not published yet.  It is safe until its thread says otherwise. */
     const bool is_alone = runtime->monitor.has_barrier && (worker->is_lone || worker->is_fast);
-    wf_store_relaxed(&worker->is_alone, is_alone ? WF_ALONE : WF_SHARED);
+    wf_store_relaxed(&worker->company, is_alone ? WF_ALONE : WF_SHARED);
     wf_store_relaxed(&worker->safe.is_safe, 1);
     worker->clock_turns = 1;
     worker->polls_left = 1;

@@ -41,7 +41,7 @@
  *   M2    fast.h alone: light fence      alone.c visit: barrier        one of both sees the other
  *   M3    monitor.c doze: fence          safepoint.c leave: fence      one of both sees the other
  *   M4    alone.c visit: add, fence      again: fence, load visits     one of both sees the other
- *   M5    alone.c visit, give_up: store  visit: load is_alone          what the owner did alone
+ *   M5    alone.c visit, give_up: store  visit: load company           what the owner did alone
  *   B1    safepoint.c enter: fence       stop: fence                   one of both sees the other
  *   A1    timers.c set: fence            look: fence                   one of both sees the other
  *   A2    timers.c publish: fence        who watches: fence            one of both sees the other
@@ -298,7 +298,7 @@ struct wf_worker {
     uint32_t lifo_runs;                    /* [owner]  tasks out of the slot in a row */
     bool is_fast;                          /* [const]  tasks may switch to tasks: fair stealing */
     bool is_lone;                          /* [const]  the only worker, but for spares */
-    wf_atomic_u32 is_alone;  /* [owner, visitor: write]  enum wf_company: see alone.h */
+    wf_atomic_u32 company;   /* [owner, visitor: write]  enum wf_company: see alone.h */
     wf_atomic_u32 is_inside; /* [owner: write] [visitor: read]  uses its queues as if it were */
     bool is_searching;       /* [owner] */
     bool has_given_up;       /* [owner]  its sleep, for something that it saw: see stop_search */

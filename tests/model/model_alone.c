@@ -40,7 +40,7 @@ static void start_as(enum wf_company company)
         wf_ring_init(&workers[i].ring);
         wf_parker_init(&workers[i].parker);
     }
-    wf_store_relaxed(&worker->is_alone, company);
+    wf_store_relaxed(&worker->company, company);
     wf_store_relaxed(&queued, 0);
     touched = 0;
     wf_parker_init(&spare);
