@@ -10,6 +10,8 @@
 #include "base/base.h"
 #include "tap.h"
 
+#define TRIES_TO_REACH 200u
+
 /* True when this process has passed WF_REACHED(name); never in builds without marks. */
 static inline bool is_reached(const char *name)
 {
@@ -33,6 +35,19 @@ static inline void check_reached(const char *name)
     }
 #else
     (void)name;
+#endif
+}
+
+/* True while a scenario that meets a branch by chance is to be played (again): until this process
+ * has passed WF_REACHED(name), but TRIES_TO_REACH times at most; once in builds without marks.
+ * *tries begins at 0. */
+static inline bool tries_to_reach(const char *name, unsigned *tries)
+{
+#ifdef WF_TEST_AIDS
+    return (*tries)++ == 0 || (!is_reached(name) && *tries <= TRIES_TO_REACH);
+#else
+    (void)name;
+    return (*tries)++ == 0;
 #endif
 }
 

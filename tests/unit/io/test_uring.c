@@ -398,7 +398,9 @@ static intptr_t talk_to_many(void *arg)
 
 static void calls_of_many_tasks_are_given_together(void)
 {
-    run_with_rings(talk_to_many);
+    for (unsigned tries = 0; tries_to_reach("uring.given_together", &tries);) {
+        run_with_rings(talk_to_many);
+    }
     check_reached("uring.given_together");
 }
 
@@ -452,8 +454,10 @@ static intptr_t keep_calls_back(void *arg)
 static void a_worker_that_is_kept_is_relieved_of_its_calls(void)
 {
     skip_without_rings();
-    for (struct tour tour = {.which = ON_ONE_WORKER}; ring_tour_next(&tour);) {
-        CHECK_EQ(weft_run(keep_calls_back, NULL, &tour.options), 0);
+    for (unsigned tries = 0; tries_to_reach("uring.relieved", &tries);) {
+        for (struct tour tour = {.which = ON_ONE_WORKER}; ring_tour_next(&tour);) {
+            CHECK_EQ(weft_run(keep_calls_back, NULL, &tour.options), 0);
+        }
     }
     check_reached("uring.relieved");
 }

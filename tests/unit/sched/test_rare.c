@@ -30,7 +30,7 @@
 /* A thread that was kept from its CPU has had a long turn, too: then once more. */
 static void run_until_reached(enum which which, weft_fn body, const char *mark)
 {
-    for (int round = 0; round < 50 && !is_reached(mark); round++) {
+    for (unsigned tries = 0; tries_to_reach(mark, &tries);) {
         run_under(which, body);
         if (IS_SLOW) {
             return;
@@ -110,7 +110,9 @@ static void run_a_chain(weft_runtime *runtime, const struct setting *setting)
 
 static void the_slot_has_its_turn_after_an_empty_ring(void)
 {
-    open_under(EVERYWHERE, run_a_chain);
+    for (unsigned tries = 0; tries_to_reach("fast.slot_after_the_ring", &tries);) {
+        open_under(EVERYWHERE, run_a_chain);
+    }
     check_reached("fast.slot_after_the_ring");
 }
 
@@ -334,7 +336,7 @@ static void room_for_one_who_was_cancelled_is_the_nexts(void)
     for (struct tour tour = {.which = ON_ONE_WORKER}; tour_next(&tour);) {
         tour.options.tasks_max = 4; /* the first task, the last one, and two that want more */
         tour.options.spawn_waits = true;
-        for (int round = 0; round < 20; round++) {
+        for (unsigned tries = 0; tries_to_reach("room.passed_on", &tries);) {
             CHECK_EQ(weft_run(cancel_who_was_let_in, NULL, &tour.options), 0);
         }
     }
