@@ -49,6 +49,7 @@ class Run(ScriptCase):
     def run_tests(self, *args, programs, **environment):
         """Runs tests/run.sh on programs {name: shell text}; gives status and last line."""
         self.copy("tests/run.sh")
+        self.copy("tests/judge.sh")
         self.copy("tests/marks.sh")
         self.write("src/base/a.c", "")
         paths = [self.write(f"build/{name}", f"#!/bin/sh\n{text}\n", 0o755)
@@ -122,6 +123,38 @@ class Run(ScriptCase):
         self.run_tests("build", programs={"test_a": PASSING}, WEFT_TEST_WRAP=wrap)
         with open(os.path.join(self.root, "build/logs/test_a.tap"), encoding="utf-8") as log:
             self.assertIn("# wrapped", log.read())
+
+    def failing_first(self, how, times=1):
+        """A program that fails so, at its first runs, and passes after that."""
+        return (f"echo >>count; if [ $(wc -l <count) -le {times} ]; then {how}; fi; {PASSING}")
+
+    def test_what_fails_once_is_unsteady_if_it_is_tried_again(self):
+        once = self.failing_first("echo 'not ok 1 - a'; echo '# why'; echo 1..1; exit 1")
+        self.assertEqual(self.run_tests("build", programs={"test_a": once}),
+                         (1, "0 passed, 1 failed"))
+        os.remove(os.path.join(self.root, "count"))
+        self.assertEqual(self.run_tests("build", programs={"test_a": once, "test_b": PASSING},
+                                        WEFT_TEST_AGAIN="2"), (0, "2 passed, 0 failed"))
+        self.assertIn("unsteady: test_a failed once, and then passed 2 times", self.output)
+        with open(os.path.join(self.root, "build/logs/test_a.unsteady"), encoding="utf-8") as log:
+            self.assertIn("# why", log.read())
+
+    def test_what_fails_again_has_failed(self):
+        often = "echo >>count; [ $(wc -l <count) != 2 ] || { " + PASSING + "; exit; }; " \
+            "echo 'not ok 1 - a'; echo 1..1; exit 1"
+        self.assertEqual(self.run_tests("build", programs={"test_a": often}, WEFT_TEST_AGAIN="3"),
+                         (1, "0 passed, 1 failed"))
+        self.assertNotIn("unsteady", self.output)
+
+    def test_a_death_and_a_word_of_a_sanitizer_are_never_tried_again(self):
+        for how in ["echo 'not ok 1 - a'; echo '# ended by signal 6'; echo 1..1; exit 1",
+                    "echo 'not ok 1 - a'; echo 'WARNING: ThreadSanitizer: race'; echo 1..1; exit 1",
+                    "echo 'not ok 1 - a'; echo 'x.c:1: runtime error: shift'; echo 1..1; exit 1",
+                    "kill -9 $$"]:
+            status, _ = self.run_tests("build", programs={"test_a": self.failing_first(how)},
+                                       WEFT_TEST_AGAIN="2")
+            self.assertEqual(status, 1, how)
+            os.remove(os.path.join(self.root, "count"))
 
     def test_scripts_run_with_all_only(self):
         programs = {"test_a": PASSING, "test_b.py": "print('ok 1 - b\\n1..1')"}
