@@ -106,7 +106,7 @@ WEFT_API int64_t weft_barrier_generation(const weft_barrier *barrier);
 
 /* Something is done once, by the first who comes; the others wait for it. */
 typedef struct weft_once {
-    uint64_t private_data[6];
+    uint64_t private_data[5];
 } weft_once;
 
 /*
@@ -136,10 +136,11 @@ typedef struct weft_cell {
     void *value; /* by weft_cell_get */
 } weft_cell;
 
-/* The value; NULL: there is none yet, or the cell is NULL. */
+/* The value, and what it points at as it was when it was set: one load.  NULL: there is none yet,
+ * or the cell is NULL. */
 static inline void *weft_cell_get(const weft_cell *cell)
 {
-    return cell && weft_once_is_done(&cell->once) ? cell->value : 0;
+    return cell ? __atomic_load_n(&cell->value, __ATOMIC_ACQUIRE) : 0;
 }
 /* Sets it.  -EEXIST: there is one; -EINVAL: NULL; -ECANCELED, -ETIMEDOUT: as above, while another
  * one was making it. */

@@ -86,7 +86,7 @@ WEFT_API int weft_mutex_is_locked(const weft_mutex *mutex);
  * fail while it reads unlocks it in a cleanup.
  */
 typedef struct weft_rwlock {
-    uint64_t private_data[6];
+    uint64_t private_data[7];
 } weft_rwlock;
 
 /*

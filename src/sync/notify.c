@@ -28,12 +28,14 @@ static struct wf_notify *notify_of(weft_notify *notify)
     return (struct wf_notify *)(void *)notify;
 }
 
+/* What is expected here is guessed, and not looked for: a load of a word that this CPU has just
+ * exchanged waits until that is done. */
+
 /* [any] */
 static bool take(struct wf_notify *notify)
 {
     uint64_t word = PERMIT;
-    if (wf_load_relaxed(&notify->word) != PERMIT ||       /* relaxed: the CAS decides */
-        !wf_cas_acquire(&notify->word, &word, NOTHING)) { /* (F1) */
+    if (!wf_cas_acquire(&notify->word, &word, NOTHING)) { /* (F1) */
         return false;
     }
     wf_lock_pass(&notify->queue.lock); /* whoever notified may be inside still */
@@ -43,7 +45,7 @@ static bool take(struct wf_notify *notify)
 /* [any]  False: somebody waits. */
 static bool keep(struct wf_notify *notify)
 {
-    uint64_t word = wf_load_relaxed(&notify->word); /* relaxed: the CAS decides */
+    uint64_t word = NOTHING;
     while (word != WAITERS) { /* each lost CAS is an operation of another that was done */
         if (wf_cas_release(&notify->word, &word, PERMIT)) { /* (F1) */
             return true;
@@ -52,7 +54,7 @@ static bool keep(struct wf_notify *notify)
     return false;
 }
 
-static void notify_waiter(struct wf_notify *notify)
+static __attribute__((noinline)) void notify_waiter(struct wf_notify *notify)
 {
     struct weft_task *task = NULL;
     wf_lock_acquire(&notify->queue.lock);
@@ -98,7 +100,7 @@ int wf_notify_begin(struct wf_notify *notify, struct wf_wait_node *node)
     return next == WAITERS ? -EINPROGRESS : 0;
 }
 
-static int wait_slowly(struct wf_notify *notify, struct weft_task *self)
+static __attribute__((noinline)) int wait_slowly(struct wf_notify *notify, struct weft_task *self)
 {
     struct wf_wait_node node;
     int rc = self != NULL ? wf_interrupted(self) : 0;
@@ -110,14 +112,14 @@ static int wait_slowly(struct wf_notify *notify, struct weft_task *self)
     return rc == -EINPROGRESS ? wf_waitq_wait(&node, WEFT_WAIT_NOTIFY, notify, WEFT_NEVER) : rc;
 }
 
-int weft_notify_wait(weft_notify *out)
+WF_ASKS_THREAD int weft_notify_wait(weft_notify *out)
 {
     if (out == NULL) {
         return -EINVAL;
     }
-    struct weft_task *self = wf_task_self();
+    struct weft_task *self = wf_task_here();
     if (self != NULL) {
-        wf_task_spend(self);
+        wf_spend(self);
     }
     return take(notify_of(out)) ? 0 : wait_slowly(notify_of(out), self);
 }
@@ -127,7 +129,9 @@ int weft_notify_try(weft_notify *out)
     if (out == NULL) {
         return -EINVAL;
     }
-    return take(notify_of(out)) ? 0 : -EAGAIN;
+    struct wf_notify *notify = notify_of(out);
+    /* relaxed: the CAS decides; who tries again and again takes the line from nobody */
+    return wf_load_relaxed(&notify->word) == PERMIT && take(notify) ? 0 : -EAGAIN;
 }
 
 int weft_notify_one(weft_notify *out)

@@ -62,13 +62,19 @@ static __attribute__((noinline)) void leave_waiters(struct wf_once *once, bool i
 }
 
 /* [the one who does it]  It is done, or not. */
-static void leave(struct wf_once *once, bool is_done)
+static void end_turn(struct wf_once *once, bool is_done)
 {
     uint64_t word = RUNNING;
-    wf_store_relaxed(&once->owner, 0); /* relaxed: only compared with the reader's own name */
     if (!wf_cas_release(&once->word, &word, is_done ? DONE : NEW)) { /* (O1) */
         leave_waiters(once, is_done);
     }
+}
+
+/* [the one who does it]  The same, if it was known by name. */
+static void leave(struct wf_once *once, bool is_done)
+{
+    wf_store_relaxed(&once->owner, 0); /* relaxed: only compared with the reader's own name */
+    end_turn(once, is_done);
 }
 
 static void pass_on(struct wf_wait_node *node)
@@ -182,42 +188,81 @@ intptr_t weft_once_do(weft_once *out, weft_fn fn, void *arg)
 
 /* ---- a value ------------------------------------------------------------------------------- */
 
-struct setting {
-    weft_cell *cell;
-    void *value;
+_Static_assert(sizeof(struct wf_cell) <= sizeof(weft_cell), "it fits");
+_Static_assert(offsetof(struct wf_cell, value) == offsetof(weft_cell, value), "read by users");
+
+static struct wf_cell *cell_of(weft_cell *cell)
+{
+    return (struct wf_cell *)(void *)cell;
+}
+
+struct making {
+    struct wf_cell *cell;
     void *(*make)(void *arg);
     void *arg;
 };
 
-/* 1: by this call. */
-static intptr_t set(void *arg)
+/* [the one whose turn it is] */
+static void put(struct wf_cell *cell, void *value)
 {
-    struct setting *setting = arg;
-    void *value = setting->make != NULL ? setting->make(setting->arg) : setting->value;
+    wf_store_release(&cell->value, value); /* (O2) */
+}
+
+static intptr_t make_value(void *arg)
+{
+    const struct making *making = arg;
+    void *value = making->make(making->arg);
     if (value == NULL) {
         return -ENOMEM;
     }
-    setting->cell->value = value;
-    return 1;
+    put(making->cell, value);
+    return 0;
 }
 
-int weft_cell_set(weft_cell *cell, void *value)
+/* Of one who comes with a value, and waits in vain for others to fail. */
+struct bringing {
+    struct wf_cell *cell;
+    void *value;
+};
+
+static intptr_t bring_value(void *arg)
 {
-    if (cell == NULL || value == NULL) {
-        return -EINVAL;
-    }
-    struct setting setting = {.cell = cell, .value = value};
-    const int rc = (int)weft_once_do(&cell->once, set, &setting);
+    const struct bringing *bringing = arg;
+    put(bringing->cell, bringing->value);
+    return 1; /* by this call */
+}
+
+static __attribute__((noinline)) int set_slowly(struct wf_cell *cell, void *value)
+{
+    struct bringing bringing = {.cell = cell, .value = value};
+    const int rc =
+        wf_once_is_done(&cell->once) ? 0 : (int)do_slowly(&cell->once, bring_value, &bringing);
     return rc == 0 ? -EEXIST : rc < 0 ? rc : 0;
 }
 
-int weft_cell_make(weft_cell *cell, void *(*make)(void *arg), void *arg, void **out)
+int weft_cell_set(weft_cell *out, void *value)
 {
-    if (cell == NULL || make == NULL || out == NULL) {
+    if (out == NULL || value == NULL) {
         return -EINVAL;
     }
-    struct setting setting = {.cell = cell, .make = make, .arg = arg};
-    const int rc = (int)weft_once_do(&cell->once, set, &setting);
-    *out = wf_once_is_done(once_of(&cell->once)) ? cell->value : NULL;
+    struct wf_cell *cell = cell_of(out);
+    if (!take_turn(&cell->once)) {
+        return set_slowly(cell, value);
+    }
+    /* Nothing that could end the task comes in between, so nobody has to know whose turn it is. */
+    put(cell, value);
+    end_turn(&cell->once, true);
+    return 0;
+}
+
+int weft_cell_make(weft_cell *out, void *(*make)(void *arg), void *arg, void **value)
+{
+    if (out == NULL || make == NULL || value == NULL) {
+        return -EINVAL;
+    }
+    struct making making = {.cell = cell_of(out), .make = make, .arg = arg};
+    const int rc = (int)weft_once_do(&out->once, make_value, &making);
+    /* relaxed: if it was done, that was seen (O1) */
+    *value = rc < 0 ? NULL : wf_load_relaxed(&making.cell->value);
     return rc < 0 ? rc : 0;
 }

@@ -46,18 +46,36 @@ static uintptr_t word_with(uintptr_t word, uint32_t wanted, uintptr_t holder)
     return word == 0 ? writer_word(holder) : 0;
 }
 
+/* What the word is at first is guessed where nobody else was met lately, and not looked for: a load
+ * of a word that this CPU has just exchanged waits until that is done. */
+static uintptr_t guess(const struct wf_rwlock *rwlock, uintptr_t alone)
+{
+    /* both relaxed: the CAS decides */
+    return wf_load_relaxed(&rwlock->is_shared) == 0 ? alone : wf_load_relaxed(&rwlock->word);
+}
+
+/* [any]  Whether others were met. */
+static void note_others(struct wf_rwlock *rwlock, bool is_shared)
+{
+    if ((wf_load_relaxed(&rwlock->is_shared) != 0) != is_shared) { /* both relaxed: for a guess */
+        wf_store_relaxed(&rwlock->is_shared, is_shared ? 1 : 0);
+    }
+}
+
 /* [any] */
 static bool take(struct wf_rwlock *rwlock, uint32_t wanted, uintptr_t holder)
 {
-    uintptr_t word = wf_load_relaxed(&rwlock->word); /* relaxed: the CAS decides */
+    uintptr_t word = guess(rwlock, 0);
     uintptr_t next;
     while ((next = word_with(word, wanted, holder)) != 0) {
         /* (W2); each lost one is another's operation that was done */
         if (wf_cas_acquire(&rwlock->word, &word, next)) {
+            note_others(rwlock, word != 0);
             wf_lock_pass(&rwlock->queue.lock); /* whoever unlocked may be inside still */
             return true;
         }
     }
+    note_others(rwlock, true);
     return false;
 }
 
@@ -93,10 +111,9 @@ static void serve_those_behind(struct wf_rwlock *rwlock)
 
 /* ---- unlock -------------------------------------------------------------------------------- */
 
-/* [holder]  One who reads, or the one who writes, has done so. */
-static void leave(struct wf_rwlock *rwlock)
+/* [holder]  One who reads, or the one who writes, has done so.  The word may be `word`. */
+static void leave(struct wf_rwlock *rwlock, uintptr_t word)
 {
-    uintptr_t word = wf_load_relaxed(&rwlock->word); /* relaxed: the CAS decides */
     while ((word & WAITERS) == 0) {
         /* (W2); each lost one is another's operation that was done */
         if (wf_cas_release(&rwlock->word, &word, (word & WRITER) != 0 ? 0 : word - READER)) {
@@ -116,8 +133,23 @@ static void leave(struct wf_rwlock *rwlock)
 /* [the task, closer]  The task that writes ends. */
 static void release_for(struct wf_held *held, struct weft_task *task)
 {
-    (void)task;
-    leave(wf_container_of(held, struct wf_rwlock, held));
+    leave(wf_container_of(held, struct wf_rwlock, held), writer_word(wf_holder_of(task)));
+}
+
+/* [any]  By one of several who read, or a thread that writes; the word is `word`, or was. */
+static __attribute__((noinline)) int unlock_any(struct wf_rwlock *rwlock, struct weft_task *self,
+                                                uintptr_t word)
+{
+    /* If it is the caller's, it is that for as long as we look. */
+    const bool is_written = (word & WRITER) != 0;
+    if (is_written ? (word & ~WAITERS) != writer_word(wf_holder_of(self)) : word < READER) {
+        return -EPERM;
+    }
+    if (is_written && self != NULL) {
+        wf_held_remove(self, &rwlock->held);
+    }
+    leave(rwlock, word);
+    return 0;
 }
 
 WF_ASKS_THREAD int weft_rwlock_unlock(weft_rwlock *out)
@@ -129,25 +161,22 @@ WF_ASKS_THREAD int weft_rwlock_unlock(weft_rwlock *out)
     struct weft_task *self = wf_task_here();
     if (self != NULL && self->held == &rwlock->held) { /* it writes */
         self->held = rwlock->held.next;
-        leave(rwlock);
+        leave(rwlock, writer_word((uintptr_t)self));
         return 0;
     }
-    const uintptr_t word = wf_load_relaxed(&rwlock->word) & ~WAITERS; /* relaxed: ours, if it is */
-    if ((word & WRITER) == 0 ? word == 0 : word != writer_word(wf_holder_of(self))) {
-        return -EPERM;
+    uintptr_t word = guess(rwlock, READER);
+    if (word == READER && wf_cas_release(&rwlock->word, &word, 0)) { /* (W2) nobody else reads */
+        return 0;
     }
-    if ((word & WRITER) != 0 && self != NULL) {
-        wf_held_remove(self, &rwlock->held);
-    }
-    leave(rwlock);
-    return 0;
+    return unlock_any(rwlock, self, word);
 }
 
 /* ---- lock ---------------------------------------------------------------------------------- */
 
 static void pass_on(struct wf_wait_node *node)
 {
-    leave(wf_container_of(node->queue, struct wf_rwlock, queue));
+    leave(wf_container_of(node->queue, struct wf_rwlock, queue),
+          node->count == TO_WRITE ? writer_word((uintptr_t)node->item) : READER);
 }
 
 void wf_rwlock_abandon(struct wf_wait_node *node)

@@ -26,6 +26,7 @@
  *   F1    notify.c keep: CAS, store      take, begin: CAS              what was done before it
  *   G1    group.c take_away: CAS         is_done, begin: load          what was done before it
  *   O1    once.c leave: CAS, store       is_done: load, begin: CAS     what was done once
+ *   O2    once.c put: store              weft_cell_get: load           what the value points at
  */
 #ifndef WF_SYNC_SYNC_H
 #define WF_SYNC_SYNC_H
@@ -181,6 +182,11 @@ struct wf_once {
 int wf_once_begin(struct wf_once *once, struct wf_wait_node *node);
 /* [any]  What was done is seen. */
 bool wf_once_is_done(const struct wf_once *once);
+/* A value that is made once. */
+struct wf_cell {
+    struct wf_once once;
+    WF_ATOMIC(void *) value; /* [who makes it: write] [any: read]  there, once it is not NULL */
+};
 
 /* Who holds a lock: the address of a task, or what tells a thread from others, with this bit. */
 #define WF_HOLDER_THREAD ((uintptr_t)8)
@@ -226,6 +232,7 @@ struct wf_rwlock {
     struct wf_held held;       /* [who writes, if it is a task] */
     WF_ATOMIC(uintptr_t) word; /* [any: CAS]  readers or who writes, and whether anybody waits */
     struct wf_waitq queue;     /* `count` of a node: whether it reads or writes */
+    wf_atomic_u32 is_shared;   /* [any]  a hint: whether the last who came met others */
 };
 /* [waiter]  `holder` is the waiter's. */
 int wf_rwlock_begin(struct wf_rwlock *rwlock, struct wf_wait_node *node, bool is_writer,

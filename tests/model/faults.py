@@ -450,7 +450,9 @@ FAULTS = [
       "    (void)rwlock;\n    wf_waitq_abandon(node);\n")),
     ("rwlock: one that was let in and never runs again keeps it", "model_rwlock",
      "src/sync/rwlock.c",
-     ("    leave(wf_container_of(node->queue, struct wf_rwlock, queue));", "    (void)node;")),
+     ("    leave(wf_container_of(node->queue, struct wf_rwlock, queue),\n"
+      "          node->count == TO_WRITE ? writer_word((uintptr_t)node->item) : READER);",
+      "    (void)node;")),
     ("rwlock: readers pass those who wait, without the lock", "model_rwlock", "src/sync/rwlock.c",
      ("(word & (WAITERS | WRITER)) == 0 ? word + READER : 0;",
       "(word & WRITER) == 0 ? word + READER : 0;")),

@@ -6,7 +6,7 @@
  *         memory model.
  * Method: what is done is plain, so that two who do it, or one who does not see it, are a race.  A
  *         turn that is lost is a deadlock.  Each call that was not cancelled must end, and it is
- *         done in the end, by one.
+ *         done in the end, by one.  What a value points at is plain, too.
  *         Keeps part of behaviour 53.
  */
 #include "model/sync_aids.h"
@@ -155,6 +155,68 @@ static void give_up_turn(void)
     turn_node->pass_on(turn_node);
 }
 
+/* ---- a value that is set once --------------------------------------------------------------- */
+
+static weft_cell *cell;
+static unsigned content; /* plain: what the value points at; of the one whose turn it is */
+static unsigned set_by_us;
+
+static void start_cell(void)
+{
+    start_tasks();
+    cell = wf_alloc_zeroed(1, sizeof(*cell));
+    content = 0;
+    set_by_us = 0;
+}
+
+/* As weft_cell_get, which is inline; the model's words are no words. */
+static void get(void)
+{
+    const unsigned *value = wf_load_acquire(&((struct wf_cell *)(void *)cell)->value);
+    if (value != NULL) {
+        MODEL_REQUIRE(wf_plain_load(value) == 1);
+    }
+}
+
+static void *make_content(void *arg)
+{
+    (void)arg;
+    wf_plain_store(&content, wf_plain_load(&content) + 1);
+    return &content;
+}
+
+static void make(void)
+{
+    void *value = NULL;
+    MODEL_REQUIRE(weft_cell_make(cell, make_content, NULL, &value) == 0);
+    MODEL_REQUIRE(wf_plain_load((unsigned *)value) == 1);
+}
+
+static void bring(void)
+{
+    unsigned *own = wf_alloc_zeroed(1, sizeof(*own));
+    wf_plain_store(own, 1);
+    const int rc = weft_cell_set(cell, own);
+    MODEL_REQUIRE(rc == 0 || rc == -EEXIST);
+    if (rc == 0) {
+        wf_plain_store(&set_by_us, wf_plain_load(&set_by_us) + 1); /* one only: or it is a race */
+    } else {
+        wf_free(own);
+    }
+    get();
+}
+
+static void check_cell(void)
+{
+    unsigned *value = wf_load_relaxed(&((struct wf_cell *)(void *)cell)->value);
+    MODEL_REQUIRE(value != NULL && *value == 1);
+    MODEL_REQUIRE(set_by_us + content == 1);
+    if (value != &content) {
+        wf_free(value);
+    }
+    wf_free(cell);
+}
+
 static void abandon_left(void)
 {
     left_node->parting.forget(&left_node->parting);
@@ -203,6 +265,17 @@ static const struct model_test tests[] = {
      .names = {"does", "gives up", "closer"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
+    {.name = "two bring a value",
+     .setup = start_cell,
+     .threads = {bring, bring},
+     .names = {"first", "second"},
+     .check = check_cell},
+    {.name = "one brings a value, one makes it, and one looks",
+     .setup = start_cell,
+     .threads = {bring, make, get},
+     .names = {"brings", "makes", "looks"},
+     .bound = {3, 1, 2}, /* two preemptions, none under tso, one under view */
+     .check = check_cell},
     {.name = "two come, and one asks",
      .setup = start,
      .threads = {do_once, do_once, ask},
