@@ -247,11 +247,17 @@ static inline int wf_interrupted(struct weft_task *self)
     return wf_task_interrupted(self);
 }
 
+/* [the task]  Counts a call; false: it has had its share, and is to yield. */
+static inline bool wf_has_spent(struct weft_task *self)
+{
+    /* A poll task that has had its share stays at 0 until it returns. */
+    return __builtin_expect(self->budget != 0 && --self->budget != 0, 1);
+}
+
 /* [the task]  As wf_task_spend. */
 static inline void wf_spend(struct weft_task *self)
 {
-    /* A poll task that has had its share stays at 0 until it returns. */
-    if (__builtin_expect(self->budget == 0 || --self->budget == 0, 0)) {
+    if (!wf_has_spent(self)) {
         wf_task_yield(self);
     }
 }

@@ -130,6 +130,18 @@ static __attribute__((noinline)) int unlock_any(struct wf_mutex *mutex, struct w
     return 0;
 }
 
+/* [the task, holder]  Others wait.  `next` is what it held before. */
+static __attribute__((noinline)) int unlock_contended(struct wf_mutex *mutex,
+                                                      struct weft_task *self, struct wf_held *next)
+{
+    unlock_slowly(mutex, (uintptr_t)self);
+    self->held = next;
+    return 0;
+}
+
+/* What is rare here and in weft_mutex_lock is the last call of its function: so nothing has to be
+ * saved on the way to the locked instruction, which waits for every store before it. */
+
 WF_ASKS_THREAD int weft_mutex_unlock(weft_mutex *out)
 {
     if (out == NULL) {
@@ -145,7 +157,7 @@ WF_ASKS_THREAD int weft_mutex_unlock(weft_mutex *out)
     struct wf_held *next = mutex->held.next;
     uintptr_t word = (uintptr_t)self;
     if (!wf_cas_release(&mutex->word, &word, 0)) { /* (M1) */
-        unlock_slowly(mutex, (uintptr_t)self);
+        return unlock_contended(mutex, self, next);
     }
     self->held = next;
     return 0;
@@ -313,6 +325,16 @@ static __attribute__((noinline)) int lock_slowly(struct wf_mutex *mutex, struct 
     return rc;
 }
 
+/* [any]  A thread, or a task that has to let others run first. */
+static __attribute__((noinline)) int lock_any(struct wf_mutex *mutex, struct weft_task *self)
+{
+    if (self != NULL) {
+        wf_task_yield(self);
+    }
+    const uintptr_t holder = wf_holder_of(self);
+    return take(mutex, holder, 0) ? hold(mutex, self) : lock_slowly(mutex, self, holder);
+}
+
 WF_ASKS_THREAD int weft_mutex_lock(weft_mutex *out)
 {
     if (out == NULL) {
@@ -320,15 +342,14 @@ WF_ASKS_THREAD int weft_mutex_lock(weft_mutex *out)
     }
     struct wf_mutex *mutex = mutex_of(out);
     struct weft_task *self = wf_task_here();
-    if (self != NULL) {
-        wf_spend(self);
+    if (__builtin_expect(self == NULL || !wf_has_spent(self), 0)) {
+        return lock_any(mutex, self);
     }
-    const uintptr_t holder = wf_holder_of(self);
     uintptr_t word = 0;
-    if (wf_cas_acquire(&mutex->word, &word, holder)) { /* (M1) */
+    if (wf_cas_acquire(&mutex->word, &word, (uintptr_t)self)) { /* (M1) */
         return hold(mutex, self);
     }
-    return lock_slowly(mutex, self, holder);
+    return lock_slowly(mutex, self, (uintptr_t)self);
 }
 
 WF_ASKS_THREAD int weft_mutex_try_lock(weft_mutex *out)
