@@ -51,7 +51,42 @@ typedef struct weft_fork {
 WEFT_API void weft_fork_go(weft_fork *fork, weft_fn fn, void *arg);
 
 /* The result of the newest fork that was not joined, which has ended then. */
-WEFT_API intptr_t weft_fork_join(weft_fork *fork);
+static inline intptr_t weft_fork_join(weft_fork *fork);
+
+/* ---- private from here on -------------------------------------------------------------------- */
+
+/* What weft_fork_join does unless nobody asks for work. */
+WEFT_API intptr_t weft_fork_join_slowly(weft_forks *forks, weft_fork *fork);
+
+/* The part of weft_forks that is used inline. */
+struct weft_forks_front {
+    weft_fork *newest;
+    weft_fork *marked;
+    void *hidden[14];
+    uint32_t asked;
+};
+
+static inline struct weft_forks_front *weft_forks_front_of(weft_forks *forks)
+{
+    return (struct weft_forks_front *)(void *)forks;
+}
+
+static inline bool weft_forks_is_asked(weft_forks *forks)
+{
+    return __builtin_expect(
+        __atomic_load_n(&weft_forks_front_of(forks)->asked, __ATOMIC_RELAXED) != 0, 0);
+}
+
+static inline intptr_t weft_fork_join(weft_fork *fork)
+{
+    struct weft_forks_front *front = weft_forks_front_of(fork->forks);
+    if (weft_forks_is_asked(fork->forks) || __builtin_expect(front->marked == fork, 0) ||
+        __builtin_expect(front->newest != fork, 0)) { /* the last: a broken rule, which it tells */
+        return weft_fork_join_slowly(fork->forks, fork);
+    }
+    front->newest = fork->older;
+    return fork->fn(fork->arg);
+}
 
 WEFT_END
 

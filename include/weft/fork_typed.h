@@ -35,22 +35,8 @@ WEFT_API weft_forks *weft_forks_self(void);
 
 /* ---- private from here on -------------------------------------------------------------------- */
 
-/* What weft_fork_go and weft_fork_join do unless nobody asks for work. */
+/* What weft_fork_go does unless nobody asks for work. */
 WEFT_API void weft_fork_go_slowly(weft_forks *forks, weft_fork *fork);
-WEFT_API intptr_t weft_fork_join_slowly(weft_forks *forks, weft_fork *fork);
-
-/* The part of weft_forks that is used inline. */
-struct weft_forks_front {
-    weft_fork *newest;
-    weft_fork *marked;
-    void *hidden[14];
-    uint32_t asked;
-};
-
-static inline struct weft_forks_front *weft_forks_front_of(weft_forks *forks)
-{
-    return (struct weft_forks_front *)(void *)forks;
-}
 
 /* What `asked` is for good where forks run at once. */
 #define WEFT_FORKS_ALONE 3u
@@ -59,12 +45,6 @@ static inline bool weft_forks_is_alone(weft_forks *forks)
 {
     return __atomic_load_n(&weft_forks_front_of(forks)->asked, __ATOMIC_RELAXED) ==
            WEFT_FORKS_ALONE;
-}
-
-static inline bool weft_forks_is_asked(weft_forks *forks)
-{
-    return __builtin_expect(
-        __atomic_load_n(&weft_forks_front_of(forks)->asked, __ATOMIC_RELAXED) != 0, 0);
 }
 
 static inline void weft_fork_push(weft_forks *forks, weft_fork *fork, weft_fn fn)

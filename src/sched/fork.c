@@ -385,18 +385,6 @@ intptr_t weft_fork_join_slowly(weft_forks *forks, weft_fork *fork)
     return fork->fn(fork->arg);
 }
 
-intptr_t weft_fork_join(weft_fork *fork)
-{
-    struct weft_forks *forks = fork->forks;
-    if (__builtin_expect(wf_load_relaxed(&forks->asked) == WF_FORK_NOT_ASKED, 1) &&
-        __builtin_expect(forks->marked != fork, 1)) {
-        WEFT_ASSERT(forks->newest == fork);
-        forks->newest = fork->older;
-        return fork->fn(fork->arg);
-    }
-    return weft_fork_join_slowly(forks, fork);
-}
-
 /* ---- frames that are left without joins ---------------------------------------------------- */
 
 void wf_forks_cut(struct weft_task *self)
