@@ -5,7 +5,7 @@
  * The word is a number of readers, or who writes, and a bit that says whether anybody waits.  While
  * nobody does, each call is one compare-and-exchange.  The bit sends everybody through the lock of
  * the queue, which then is the only way to change the word; who has to wait sets it in the step
- * that finds the lock taken.
+ * that finds the lock taken.  It goes with the last who waits, which may be one who gives up.
  *
  * In order of arrival: a writer that waits keeps readers that come later waiting, so it is not
  * starved by them; readers that wait between two writers are let in together, so they are not
@@ -111,21 +111,34 @@ static void serve_those_behind(struct wf_rwlock *rwlock)
 
 /* ---- unlock -------------------------------------------------------------------------------- */
 
-/* [holder]  One who reads, or the one who writes, has done so.  The word may be `word`. */
+/* [holder]  One who reads, or the one who writes, has done so; false: somebody waits.  The word may
+ * be `*word`, which is what it was last. */
+static bool go(struct wf_rwlock *rwlock, uintptr_t *word)
+{
+    while ((*word & WAITERS) == 0) {
+        /* (W2); each lost one is another's operation that was done */
+        if (wf_cas_release(&rwlock->word, word, (*word & WRITER) != 0 ? 0 : *word - READER)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* [holder]  The same, whoever waits. */
 static void leave(struct wf_rwlock *rwlock, uintptr_t word)
 {
-    while ((word & WAITERS) == 0) {
-        /* (W2); each lost one is another's operation that was done */
-        if (wf_cas_release(&rwlock->word, &word, (word & WRITER) != 0 ? 0 : word - READER)) {
-            return;
-        }
+    if (go(rwlock, &word)) {
+        return;
     }
     struct wf_wakes wakes = {.count = 0};
     wf_lock_acquire(&rwlock->queue.lock);
-    /* relaxed: once the bit is set the word is changed under the lock only; and it stays set as
-     * long as we are in. */
-    word = wf_load_relaxed(&rwlock->word) & ~WAITERS;
-    serve(rwlock, (word & WRITER) != 0 ? 0 : word - READER, &wakes);
+    /* Whoever waited may have left and taken the bit away, and then others come and go without the
+     * lock.  Nobody sets it again before we let go. */
+    word = wf_load_relaxed(&rwlock->word); /* relaxed: the lock's, or the CAS decides */
+    if (!go(rwlock, &word)) {
+        word &= ~WAITERS;
+        serve(rwlock, (word & WRITER) != 0 ? 0 : word - READER, &wakes);
+    }
     wf_lock_release(&rwlock->queue.lock);
     wf_wakes_do(&wakes);
 }

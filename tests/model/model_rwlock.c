@@ -207,6 +207,19 @@ static void abandon_left(void)
     wf_free(node);
 }
 
+static void stop_reading(void)
+{
+    inside--; /* no step of the model */
+    MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
+}
+
+static void read_and_stay(void)
+{
+    if (weft_rwlock_try_read(rwlock) == 0) {
+        inside++; /* no step of the model */
+    }
+}
+
 static const struct model_test tests[] = {
     {.name = "two write",
      .setup = start,
@@ -267,6 +280,12 @@ static const struct model_test tests[] = {
      .threads = {read_once, abandon_left},
      .names = {"reads", "closer"},
      .bound = {0, 0, 4}, /* three preemptions under view */
+     .check = check},
+    {.name = "one stops to read, one begins, a writer leaves",
+     .setup = start_behind_a_writer,
+     .threads = {stop_reading, read_and_stay, abandon_left},
+     .names = {"stops", "begins", "leaves"},
+     .bound = {0, 4, 3}, /* three preemptions under tso, two under view */
      .check = check},
     {.name = "let in, a writer never runs again",
      .setup = start_written_with_a_writer_left,
