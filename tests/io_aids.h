@@ -61,6 +61,15 @@ static inline bool is_open(int fd)
     return fcntl(fd, F_GETFD) >= 0;
 }
 
+/* It was closed, and nobody is left inside; but a worker that has told others of news of it may be
+ * on its way out. */
+static inline void expect_closed(int fd)
+{
+    while (is_open(fd)) {
+        (void)weft_yield();
+    }
+}
+
 static inline void wait_until_blocked(const weft_task *task, enum weft_wait wait)
 {
     for (;;) { /* until it is */

@@ -389,9 +389,14 @@ static int close_entry(struct wf_entry *entry, bool is_kept)
 {
     uint32_t state = wf_load_relaxed(&entry->state); /* relaxed: the CAS decides */
     uint32_t next;
-    do { /* each lost one is another's step */
+    unsigned looks = 0;
+    do {                                         /* each lost one is another's step */
+        while ((state & WF_ENTRY_ENDING) != 0) { /* the kernel may have given it to the caller */
+            wf_spin_pause(&entry->state, state, looks++);
+            state = wf_load_relaxed(&entry->state); /* relaxed: as above */
+        }
         if ((state & WF_ENTRY_MARKS) != 0) {
-            return -EBADF; /* somebody else has closed it */
+            return -EBADF; /* somebody else has closed it, and it stays open until all are out */
         }
         next = state == 0
                    ? WF_ENTRY_ENDING

@@ -330,6 +330,15 @@ static void close_it(void)
     MODEL_REQUIRE(weft_close(3) == 0);
 }
 
+/* Another who was given the number by the kernel, and closes it without having used it. */
+static void close_if_given_again(void)
+{
+    if (wf_load_acquire(&closes) == 1) {
+        MODEL_REQUIRE(weft_close(3) == 0);
+        MODEL_REQUIRE(wf_load_relaxed(&closes) == 2);
+    }
+}
+
 static void cancel_first(void)
 {
     cancel(0);
@@ -472,6 +481,11 @@ static const struct model_test tests[] = {
      .threads = {leave_it, close_it},
      .names = {"user", "closer"},
      .check = check_closed_once},
+    {.name = "who has the number next closes it before the first is done",
+     .setup = start,
+     .threads = {close_it, close_if_given_again},
+     .names = {"closer", "next"},
+     .check = check},
     {.name = "it is closed under a user, and its number is used again",
      .setup = start_inside,
      .threads = {leave_it, close_and_use_again},

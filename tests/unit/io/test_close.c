@@ -25,7 +25,7 @@ static intptr_t close_under_others(void *arg)
         CHECK_EQ(weft_await(first), -EBADF);
         CHECK_EQ(weft_await(second), -EBADF);
         CHECK_EQ(weft_await(writer), -EBADF);
-        CHECK(!is_open(pair.near));
+        expect_closed(pair.near);
         CHECK_EQ(weft_close(pair.near), -EBADF);
         CHECK_EQ(weft_read(pair.near, readers[0].text, 1), -EBADF);
         CHECK_EQ(weft_close(pair.far), 0);
@@ -46,7 +46,7 @@ static intptr_t reuse_a_number(void *arg)
     (void)arg;
     for (int round = 0; round < 50; round++) {
         struct pair pair = round % 2 == 0 ? pair_new(SOCK_STREAM) : tcp_pair_new();
-        CHECK(!is_open(NUMBER));
+        expect_closed(NUMBER);
         CHECK_EQ(dup2(pair.near, NUMBER), NUMBER);
         CHECK_EQ(close(pair.near), 0);
         pair.near = NUMBER;
@@ -152,7 +152,7 @@ static void a_forced_close_leaves_the_descriptor(void)
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(weft_close(pair.near), 0);
-        CHECK(!is_open(pair.near));
+        expect_closed(pair.near);
         CHECK_EQ(weft_close(pair.far), 0);
     }
 }
@@ -205,7 +205,7 @@ static intptr_t fight_over_one(void *arg)
         CHECK_EQ(weft_await(tasks[1]), 0);
         CHECK_EQ(weft_await(tasks[2]), 0);
         CHECK_EQ(weft_await(tasks[3]), 0);
-        CHECK(!is_open(pair.near));
+        expect_closed(pair.near);
         CHECK_EQ(weft_close(pair.far), 0);
     }
     return 0;
@@ -216,6 +216,40 @@ static void a_reader_a_writer_and_a_closer_fight_over_one(void)
     run_under(EVERYWHERE, fight_over_one);
 }
 
+/* Numbers go from one thread to the other as fast as the kernel gives them out: each closes only
+ * what is its own, and that is never refused. */
+enum { CLOSERS = 3, CLOSES = 20000 };
+
+static void *close_own(void *arg)
+{
+    for (int i = 0; i < CLOSES; i++) {
+        int fd = dup(*(const int *)arg);
+        CHECK(fd >= 0);
+        CHECK_EQ(weft_close(fd), 0);
+    }
+    return NULL;
+}
+
+static void a_number_is_closed_by_whoever_has_it(void)
+{
+    pthread_t threads[CLOSERS];
+    struct pair pair = pair_new(SOCK_STREAM);
+    CHECK_EQ(weft_poll_fd(pair.near, POLLOUT), POLLOUT); /* numbers like it are in the table */
+    const int next = dup(pair.near);
+    CHECK_EQ(weft_close(next), 0);
+    for (int i = 0; i < CLOSERS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, close_own, &pair.near), 0);
+    }
+    for (int i = 0; i < CLOSERS; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    }
+    const int left = dup(pair.near);
+    CHECK_EQ(left, next); /* nothing was left open */
+    CHECK_EQ(weft_close(left), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_close_ends_all_waits),
     TAP_TEST(a_number_given_out_again_is_another),
@@ -223,5 +257,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_number_may_come_back_to_the_same_socket),
     TAP_TEST(a_forced_close_leaves_the_descriptor),
     TAP_TEST(a_reader_a_writer_and_a_closer_fight_over_one),
+    TAP_TEST(a_number_is_closed_by_whoever_has_it),
 };
 TAP_MAIN(tests)

@@ -31,7 +31,7 @@ static intptr_t wait_for_bytes(void *arg)
         CHECK_EQ(weft_close(pairs[i].far), 0);
         CHECK_EQ(weft_read(pairs[i].near, reader.text, 1), 0);
         CHECK_EQ(weft_close(pairs[i].near), 0);
-        CHECK(!is_open(pairs[i].near));
+        expect_closed(pairs[i].near);
     }
     return 0;
 }

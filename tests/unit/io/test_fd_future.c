@@ -100,7 +100,7 @@ static intptr_t end_polls(void *arg)
     task = start_waiting(&pair, &wait);
     CHECK_EQ(weft_close(pair.far), 0);
     CHECK_EQ(weft_await(task), -EBADF);
-    CHECK(!is_open(pair.far)); /* nobody was left inside */
+    expect_closed(pair.far); /* nobody was left inside */
     CHECK_EQ(weft_close(pair.near), 0);
 
     weft_fd_future(&wait, 3, POLLIN | POLLOUT);
@@ -136,7 +136,7 @@ static intptr_t wait_for_either(void *arg)
         CHECK_EQ(weft_read(pair.near, text, 2), 1);
     }
     CHECK_EQ(weft_close(pair.near), 0);
-    CHECK(!is_open(pair.near));
+    expect_closed(pair.near);
     CHECK_EQ(weft_close(pair.far), 0);
     return 0;
 }
@@ -163,7 +163,7 @@ static void a_forced_close_leaves_the_descriptor(void)
         CHECK(rc == 0 || rc == -ETIMEDOUT); /* it may have heard of its cancel in time */
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(weft_close(pair.far), 0);
-        CHECK(!is_open(pair.far));
+        expect_closed(pair.far);
         CHECK_EQ(weft_close(pair.near), 0);
     }
 }

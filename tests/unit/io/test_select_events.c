@@ -88,7 +88,7 @@ static intptr_t let_each_win(void *arg)
     }
     weft_chan_drop(chooser.chan);
     CHECK_EQ(weft_close(pair.far), 0);
-    CHECK(!is_open(pair.far)); /* nobody is left inside */
+    expect_closed(pair.far); /* nobody is left inside */
     CHECK_EQ(weft_close(pair.near), 0);
     return 0;
 }
@@ -164,7 +164,7 @@ static intptr_t choose_among_many(void *arg)
     CHECK(ran >= 0 && ran < MANY);
     CHECK((cases[ran].value & POLLHUP) != 0);
     CHECK_EQ(weft_close(pair.far), 0);
-    CHECK(!is_open(pair.far));
+    expect_closed(pair.far);
     return 0;
 }
 
@@ -240,7 +240,7 @@ static intptr_t share_a_descriptor(void *arg)
     weft_chan_drop(crowd.end);
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
-    CHECK(!is_open(pair.far));
+    expect_closed(pair.far);
     return 0;
 }
 
@@ -323,7 +323,7 @@ static intptr_t end_selects(void *arg)
     CHECK_EQ(weft_close(pair.far), 0);
     CHECK_EQ(weft_await(task), FD);
     CHECK_EQ(chooser.cases[FD].result, -EBADF);
-    CHECK(!is_open(pair.far));
+    expect_closed(pair.far);
     CHECK_EQ(weft_select(late, 1, 0), 0); /* it was closed before */
     CHECK_EQ(late[0].result, -EBADF);
     weft_chan_drop(chooser.chan);
@@ -374,7 +374,7 @@ static void a_thread_may_try(void)
     CHECK_EQ(weft_select(&it, 1, 1), 0);
     CHECK_EQ(it.value, POLLIN);
     CHECK_EQ(weft_close(pair.far), 0);
-    CHECK(!is_open(pair.far));
+    expect_closed(pair.far);
     CHECK_EQ(weft_close(pair.near), 0);
 }
 
@@ -402,7 +402,7 @@ static void a_forced_close_leaves_all_descriptors(void)
         CHECK_EQ(waiting_in(chooser.chan), 0);
         weft_chan_drop(chooser.chan);
         CHECK_EQ(weft_close(pair.far), 0);
-        CHECK(!is_open(pair.far)); /* nobody was left inside */
+        expect_closed(pair.far); /* nobody was left inside */
         CHECK_EQ(weft_close(pair.near), 0);
     }
 }
@@ -437,7 +437,7 @@ static intptr_t choose_with_faults(void *arg)
     CHECK_EQ(weft_await(task), 0);
     CHECK(open_count() <= before + of_poller());
     CHECK_EQ(weft_close(pair.far), 0);
-    CHECK(!is_open(pair.far));
+    expect_closed(pair.far);
     CHECK_EQ(weft_close(pair.near), 0);
     return 0;
 }
