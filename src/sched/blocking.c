@@ -73,6 +73,14 @@ static void discard(struct wf_job *job)
     wf_free(job);
 }
 
+/* [any]  It has run, and nobody waited for it.  While it did, it could have ended the wait of a
+ * task; if all of them wait now, for each other, that is a deadlock. */
+static void discard_left(struct wf_blocking *pool, struct wf_job *job)
+{
+    discard(job);
+    wf_runtime_tell(pool->runtime->pool);
+}
+
 /* [locked]  The oldest job; NULL: none, or none any more. */
 static struct wf_job *next_locked(struct wf_blocking *pool)
 {
@@ -151,7 +159,7 @@ static struct wf_job *next_job(struct blocker *self, struct wf_job *job)
     wf_lock_release(&pool->lock);
     if (is_left) {
         WF_REACHED("blocking.left_while_it_ran");
-        discard(job);
+        discard_left(pool, job);
     } else if (reactor == NULL) {
         wf_trace_event(pool->runtime, NULL, WF_TRACE_UNBLOCK, id, 0);
         wf_task_wake(task);
@@ -300,7 +308,7 @@ static void finish(struct wf_blocking *pool, struct wf_job *job)
     wf_lock_release(&pool->lock);
     if (is_left) {
         WF_REACHED("blocking.left_on_its_way");
-        discard(job);
+        discard_left(pool, job);
     } else {
         wf_task_wake(task);
     }
@@ -458,7 +466,7 @@ void wf_blocking_stop(struct wf_blocking *pool)
     }
 }
 
-unsigned wf_blocking_threads(const struct wf_blocking *pool)
+unsigned wf_blocking_resting(const struct wf_blocking *pool)
 {
-    return wf_load_relaxed(&pool->started); /* relaxed: a number */
+    return wf_load_relaxed(&pool->resting); /* relaxed: a number */
 }

@@ -86,8 +86,8 @@ void wf_blocking_leave(struct wf_blocking *pool, struct wf_job *job);
 /* [closer]  No thread is left that could bring it on its way. */
 void wf_blocking_strand(struct wf_blocking *pool, struct wf_job *job);
 
-/* [any]  Threads that are there.  Not more than the kernel would count. */
-unsigned wf_blocking_threads(const struct wf_blocking *pool);
+/* [any]  Threads that are there and run nothing.  Not more than the kernel would count. */
+unsigned wf_blocking_resting(const struct wf_blocking *pool);
 
 /* reactor.c  [any]  Into the boxes of steps 2 and 3. */
 void wf_reactor_ask(struct wf_reactor *reactor, struct wf_job *job);

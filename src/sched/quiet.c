@@ -70,7 +70,8 @@ static bool is_anybody_inside(weft_runtime *runtime)
     return false;
 }
 
-/* A thread that is none of this runtime's, and not the one that waits in weft_run. */
+/* A thread that is none of this runtime's, and not the one that waits in weft_run; or one that runs
+ * a blocking function, which can do what any of those can. */
 static bool is_anybody_outside(weft_runtime *runtime)
 {
     const struct wf_monitor *monitor = &runtime->monitor;
@@ -78,7 +79,7 @@ static bool is_anybody_outside(weft_runtime *runtime)
     const unsigned ours = runtime->worker_count + (unsigned)wf_counter_read(&monitor->started) +
                           wf_load_relaxed(&monitor->is_started) +
                           (runtime->reactor != NULL ? 1 : 0) +
-                          wf_blocking_threads(&runtime->blocking) +
+                          wf_blocking_resting(&runtime->blocking) +
                           wf_load_relaxed(&runtime->has_main); /* relaxed: set before a spawn */
     const unsigned count = wf_thread_count();
     return count == 0 || count > ours;

@@ -91,7 +91,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .hogs = wf_counter_read(&runtime->monitor.hogs),
         .blocks = wf_counter_read(&runtime->monitor.blocked),
         .spares_refused = wf_counter_read(&runtime->monitor.refused),
-        .blocking_threads = wf_blocking_threads(blocking),
+        .blocking_threads = wf_load_relaxed(&blocking->started),
         .blocking_idle = wf_load_relaxed(&blocking->resting), /* all relaxed: numbers */
         .blocking_waiting = wf_load_relaxed(&blocking->waiting),
         .blocking_done = wf_load_relaxed(&blocking->done),

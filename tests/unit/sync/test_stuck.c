@@ -196,9 +196,67 @@ static void a_foreign_thread_may_still_help(void)
     }
 }
 
+/* A blocking function that nobody waits for any more, and that goes on. */
+struct errand {
+    weft_sem begun;
+    weft_sem sem;
+    bool gives_help;
+    weft_runtime *runtime;
+    wf_atomic_u32 is_left;
+};
+
+static intptr_t run_errand(void *arg)
+{
+    struct errand *errand = arg;
+    CHECK_EQ(weft_sem_release(&errand->begun, 1), 0);
+    wait_for(&errand->is_left, 1);
+    wait_until_quiet(errand->runtime);
+    if (errand->gives_help) {
+        CHECK_EQ(weft_sem_release(&errand->sem, 1), 0);
+    }
+    return 0;
+}
+
+static intptr_t leave_errand_and_wait(void *arg)
+{
+    struct errand *errand = arg;
+    weft_wait_future call;
+    weft_wait_future begun;
+    weft_join_future race;
+    weft_branch branches[2] = {{.future = &call.future}, {.future = &begun.future}};
+    errand->runtime = weft_runtime_self();
+    weft_blocking_future(&call, run_errand, errand, NULL);
+    weft_acquire_future(&begun, &errand->begun, 1);
+    weft_join_future_init(&race, WEFT_JOIN_RACE, branches, 2);
+    CHECK_EQ(weft_await_future(&race.future), 1);
+    raise_by_one(&errand->is_left);
+    return weft_sem_acquire(&errand->sem, 1);
+}
+
+static void a_blocking_function_that_was_left_may_still_help(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        struct errand errand = {.gives_help = true};
+        CHECK_EQ(weft_run(leave_errand_and_wait, &errand, &tour.options), 0);
+    }
+}
+
+static void a_blocking_function_that_did_not_help_leaves_a_deadlock(void)
+{
+    if (wf_thread_count() != 1) {
+        tap_skip("there is a thread that is not ours");
+    }
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        struct errand errand = {.gives_help = false};
+        check_stuck(tour.options, leave_errand_and_wait, &errand, "\"main\" waits for semaphore");
+    }
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST_LIMIT(a_circle_of_mutexes_is_reported_by_name, 60),
     TAP_TEST_LIMIT(waiting_for_what_nobody_can_give_is_reported, 60),
     TAP_TEST_LIMIT(a_foreign_thread_may_still_help, 60),
+    TAP_TEST_LIMIT(a_blocking_function_that_was_left_may_still_help, 60),
+    TAP_TEST_LIMIT(a_blocking_function_that_did_not_help_leaves_a_deadlock, 60),
 };
 TAP_MAIN(tests)
