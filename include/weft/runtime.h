@@ -104,7 +104,9 @@ typedef struct weft_options {
     int64_t hog_ns;
     /* Workers beyond `workers`, in place of those that are stuck; 0: $WEFT_SPARES, else 64. */
     uint32_t spares_max;
-    bool no_monitor; /* nobody looks for hogs, and there are no spares: WEFT_MONITOR=0, too */
+    /* Nobody looks for hogs, and there are no spares: WEFT_MONITOR=0, too.  While one task computes
+     * and all other workers sleep, news of descriptors may wait until it makes a call. */
+    bool no_monitor;
     /* Called once for each place from which a hog was spawned, on the monitor's thread: must not
      * wait.  NULL: nobody is told. */
     void (*on_hog)(void *context, const weft_hog *hog);

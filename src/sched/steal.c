@@ -474,12 +474,12 @@ static void found(struct wf_worker *worker)
         wf_guest_begin(worker, wf_clock_now());
     }
     stop_search(worker);
-    /* It may have been the one who would have watched the others, and the time.  If they all sleep
-     * and no alarm is set, it is time enough to call one of them when there is something to be
-     * watched. */
+    /* It may have been the one who would have watched the others, and the time.  If they all sleep,
+     * no alarm is set and nothing waits in the slot, it is time enough to call one of them when
+     * there is something to be watched.  relaxed: only we fill it */
     if (worker->is_rested && !wf_is_alone(worker) &&
         (wf_idle_asleep(&runtime->idle) + 1 < wf_in_play(runtime) ||
-         wf_timers_next(runtime) != WF_FOREVER)) {
+         wf_timers_next(runtime) != WF_FOREVER || wf_load_relaxed(&worker->slot) != NULL)) {
         wf_steal_need_watcher(worker);
     }
 }
@@ -663,17 +663,6 @@ static bool has_reason_to_stay(void *context)
             worker->watch_until_ns > wf_clock_now() + WF_TURN_MAX_NS);
 }
 
-/* [any]  A timer is set for before the watcher would look. */
-static void hurry(weft_runtime *runtime)
-{
-    /* relaxed: see wf_timers_watch */
-    const uint32_t watcher = wf_load_relaxed(&runtime->hours.watcher);
-    if (wf_idle_claim_worker(&runtime->idle, watcher)) {
-        WF_REACHED("steal.watcher_hurried");
-        wf_driver_unpark(runtime, &runtime->workers[watcher].parker);
-    }
-}
-
 /* [any]  Who is awake sees the news when it is about to sleep, as the last. */
 static void rouse(weft_runtime *runtime)
 {
@@ -682,6 +671,21 @@ static void rouse(weft_runtime *runtime)
     if (sleeper >= 0) {
         WF_REACHED("steal.roused");
         wf_driver_unpark(runtime, &runtime->workers[sleeper].parker);
+    }
+}
+
+/* [any]  An alarm is set for before the watcher would look; or there is none. */
+static void hurry(weft_runtime *runtime)
+{
+    if (wf_load_relaxed(&runtime->is_watched) == 0) { /* relaxed: behind the fence of who calls */
+        rouse(runtime);
+        return;
+    }
+    /* relaxed: see wf_timers_watch */
+    const uint32_t watcher = wf_load_relaxed(&runtime->hours.watcher);
+    if (wf_idle_claim_worker(&runtime->idle, watcher)) {
+        WF_REACHED("steal.watcher_hurried");
+        wf_driver_unpark(runtime, &runtime->workers[watcher].parker);
     }
 }
 
@@ -705,6 +709,7 @@ static void end_watch(struct wf_worker *worker)
         worker->watch_driver->gather(worker->watch_driver, worker);
     }
     wf_store_release(&runtime->is_watched, 0); /* release: what the berth found is the next one's */
+    worker->is_rested = true; /* who was to be called for what it gathered was not: it watched */
 }
 
 /* [loop]  Sleeps until called, or until it is time to look at the others, or the driver has news.

@@ -48,6 +48,14 @@ void wf_hours_init(struct wf_hours *hours)
     wf_store_relaxed(&hours->until_ns, 0);
 }
 
+/* [any]  Whether workers may sleep without a watcher while others work: there is nothing that they
+ * could take from them, so they watch only while there is an alarm. */
+static bool may_nobody_watch(const weft_runtime *runtime)
+{
+    return runtime->reactor == NULL &&
+           (runtime->options.no_steal || runtime->options.order != WEFT_ORDER_FAIR);
+}
+
 /* [any]  Somebody has to look at this time, at the latest. */
 static void publish(weft_runtime *runtime, int64_t at_ns)
 {
@@ -58,8 +66,9 @@ static void publish(weft_runtime *runtime, int64_t at_ns)
             return; /* who made it so has called the watcher */
         }
     } while (!wf_cas_relaxed(&hours->next_ns, &next_ns, at_ns));
-    wf_fence_seq_cst();                              /* (A2) */
-    if (wf_load_relaxed(&hours->until_ns) > at_ns) { /* relaxed: (A2) */
+    wf_fence_seq_cst();                                         /* (A2) */
+    const int64_t until_ns = wf_load_relaxed(&hours->until_ns); /* relaxed: (A2) */
+    if (until_ns > at_ns || (until_ns == 0 && may_nobody_watch(runtime))) {
         runtime->policy->hurry(runtime);
     }
 }

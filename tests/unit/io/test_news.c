@@ -140,8 +140,42 @@ static void who_waits_for_news_watches_the_others(void)
     CHECK_EQ(weft_close(pair.far), 0);
 }
 
+static intptr_t read_and_compute_until_it_ran(void *arg)
+{
+    const struct reader *reader = arg;
+    char byte;
+    for (int round = 0; round < 10; round++) {
+        CHECK_EQ(weft_read(reader->fd, &byte, 1), 1);
+        CHECK_EQ(compute_until_it_ran(NULL), 0);
+    }
+    return 0;
+}
+
+/* It was the watcher itself that heard the news, and now it works: somebody else has to watch. */
+static void who_heard_the_news_is_watched_by_another(void)
+{
+    const weft_options options = {.workers = 2, .no_monitor = true};
+    const struct pair pair = pair_new(SOCK_STREAM);
+    struct reader reader = {.fd = pair.near};
+    weft_runtime *runtime = NULL;
+    CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
+    weft_task *task = go_into(runtime, read_and_compute_until_it_ran, &reader);
+    for (int round = 0; round < 10; round++) {
+        wait_until_blocked(task, WEFT_WAIT_READABLE);
+        while (stats_of(runtime).parked < 2) {
+            (void)sched_yield();
+        }
+        CHECK_EQ(write(pair.far, "x", 1), 1);
+    }
+    CHECK_EQ(weft_await(task), 0);
+    CHECK_EQ(weft_runtime_close(runtime, -1), 0);
+    CHECK_EQ(weft_close(pair.near), 0);
+    CHECK_EQ(weft_close(pair.far), 0);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(of_many_connections_each_has_its_turn),
     TAP_TEST(who_waits_for_news_watches_the_others),
+    TAP_TEST(who_heard_the_news_is_watched_by_another),
 };
 TAP_MAIN(tests)

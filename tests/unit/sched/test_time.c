@@ -183,6 +183,29 @@ static intptr_t hog_until_it_rang(void *arg)
     return weft_await(task);
 }
 
+/* The same again and again, by a worker that never rests in between. */
+static intptr_t hog_until_each_rang(void *arg)
+{
+    for (int round = 0; round < 5; round++) {
+        CHECK_EQ(hog_until_it_rang(arg), 0);
+    }
+    return 0;
+}
+
+/* Who sleeps where there is nothing to be taken from others looks after the alarms all the same. */
+static void alarms_are_watched_where_nobody_steals(void)
+{
+    const weft_options quiet[] = {
+        {.workers = 2, .no_monitor = true, .no_steal = true},
+        {.workers = 2, .no_monitor = true, .order = WEFT_ORDER_DEPTH_FIRST},
+        {.workers = 2, .no_monitor = true},
+    };
+    for (size_t i = 0; i < sizeof(quiet) / sizeof(quiet[0]); i++) {
+        tap_doing("setting %zu", i);
+        CHECK_EQ(weft_run(hog_until_each_rang, NULL, &quiet[i]), 0);
+    }
+}
+
 /* behaviour 55 */
 static void a_worker_that_does_not_come_back_delays_no_timer(void)
 {
@@ -470,5 +493,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_forced_close_forgets_alarms),
     TAP_TEST(an_interval_makes_up_for_what_was_missed_as_it_is_told),
     TAP_TEST(an_interval_ends_with_its_task),
+    TAP_TEST(alarms_are_watched_where_nobody_steals),
 };
 TAP_MAIN(tests)
