@@ -60,9 +60,10 @@ WEFT_API int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_
 
 /* Waits for the task's end, gives its result and takes the handle back.  If the caller is cancelled
  * or out of time: -ECANCELED or -ETIMEDOUT, the handle is gone too, and the task goes on.  NULL:
- * -ENOMEM, so that weft_await(weft_go(...)) is complete.  Awaiting oneself: -EDEADLK, and the
- * handle stays.  The message of a weft_fail goes with the handle; who wants it calls weft_join and
- * weft_task_message. */
+ * -ENOMEM, or outside of tasks, where weft_go gives nothing else, -EPERM; so that
+ * weft_await(weft_go(...)) is complete.  Awaiting oneself: -EDEADLK, and the handle stays.  The
+ * message of a weft_fail goes with the handle; who wants it calls weft_join and weft_task_message.
+ */
 WEFT_API intptr_t weft_await(weft_task *task);
 
 /* Waits for the task's end and keeps the handle; several may join.  0 and the result in *result

@@ -251,8 +251,8 @@ static intptr_t take_result(struct weft_task *task)
 
 intptr_t weft_await(weft_task *task)
 {
-    if (task == NULL) {
-        return -ENOMEM;
+    if (task == NULL) { /* of weft_go, which is for tasks */
+        return wf_task_self() != NULL ? -ENOMEM : -EPERM;
     }
     WF_RULE(wf_is_live_handle(task), "weft_await of a handle that was given back");
     if (wf_state_is_complete(&task->state)) {
@@ -272,6 +272,7 @@ int weft_join(weft_task *task, intptr_t *result)
     if (task == NULL) {
         return -EINVAL;
     }
+    WF_RULE(wf_is_live_handle(task), "weft_join of a handle that was given back");
     int rc = wait_for_end(task, false);
     if (rc == 0) {
         intptr_t value = wf_join_observe(task);
@@ -287,6 +288,7 @@ int weft_try_join(weft_task *task, intptr_t *result)
     if (task == NULL) {
         return -EINVAL;
     }
+    WF_RULE(wf_is_live_handle(task), "weft_try_join of a handle that was given back");
     if (!wf_state_is_complete(&task->state)) {
         return -EAGAIN;
     }
@@ -304,10 +306,19 @@ weft_task *weft_task_ref(weft_task *task)
     return task;
 }
 
+/* [any]  A task that has not ended has a reference of its own: the only one is nobody's handle. */
+static bool has_handle(const struct weft_task *task)
+{
+    struct wf_state_view view;
+    wf_state_read(&task->state, &view);
+    return view.lifecycle == WF_COMPLETE || view.references > 1;
+}
+
 void weft_drop(weft_task *task)
 {
     if (task != NULL) {
-        WF_RULE(wf_is_live_handle(task), "weft_drop of a handle that was given back");
+        WF_RULE(wf_is_live_handle(task) && has_handle(task),
+                "weft_drop of a handle that was given back");
         wf_task_unref(task);
     }
 }

@@ -553,6 +553,9 @@ void weft_block_begin(void)
         return;
     }
     weft_runtime *runtime = worker->runtime;
+    WF_RULE(wf_load_relaxed(&runtime->stopper) !=
+                worker, /* relaxed: only compared with ourselves */
+            "weft_block_begin by whoever has stopped the world");
     bool is_lacking = false;
     if (worker->is_owing) {
         wf_driver_flush(worker); /* what it waits for may be the answer */

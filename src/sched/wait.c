@@ -43,8 +43,8 @@ void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void
                          int64_t until_ns)
 {
     struct wf_worker *worker = wf_worker_self();
-    const bool may_wait = self->body != WF_BODY_POLL;
-    WEFT_CHECK(may_wait); /* a poll task gives WEFT_PENDING instead */
+    WF_RULE(self->body != WF_BODY_POLL,
+            "a poll task waits: it has to give WEFT_PENDING, and to wait by a future");
     wf_trace(worker->trace, WF_TRACE_WAIT, wf_task_id(self), (uint64_t)wait);
     /* All relaxed: a record for those who look. */
     wf_store_relaxed(&self->wait_object, (uintptr_t)object);
@@ -140,6 +140,7 @@ int weft_cancel(weft_task *task)
     if (task == NULL) {
         return -EINVAL;
     }
+    WF_RULE(wf_is_live_handle(task), "weft_cancel of a handle that was given back");
     wf_task_cancel(task);
     return 0;
 }

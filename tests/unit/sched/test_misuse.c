@@ -46,6 +46,56 @@ static intptr_t await_twice(void *arg)
     return 0;
 }
 
+/* The task lives on, and has a reference of its own. */
+static intptr_t drop_a_live_one_twice(void *arg)
+{
+    weft_task *task = weft_go(nothing, arg);
+    weft_drop(task);
+    weft_drop(task);
+    return 0;
+}
+
+static intptr_t join_what_was_awaited(void *arg)
+{
+    weft_task *task = weft_go(nothing, arg);
+    (void)weft_await(task);
+    return weft_join(task, NULL);
+}
+
+static intptr_t try_to_join_what_was_awaited(void *arg)
+{
+    weft_task *task = weft_go(nothing, arg);
+    (void)weft_await(task);
+    return weft_try_join(task, NULL);
+}
+
+static intptr_t cancel_what_was_awaited(void *arg)
+{
+    weft_task *task = weft_go(nothing, arg);
+    (void)weft_await(task);
+    return weft_cancel(task);
+}
+
+static void run_drop_a_live_one_twice(void)
+{
+    (void)weft_run(drop_a_live_one_twice, NULL, &one);
+}
+
+static void run_join_what_was_awaited(void)
+{
+    (void)weft_run(join_what_was_awaited, NULL, &one);
+}
+
+static void run_try_to_join_what_was_awaited(void)
+{
+    (void)weft_run(try_to_join_what_was_awaited, NULL, &one);
+}
+
+static void run_cancel_what_was_awaited(void)
+{
+    (void)weft_run(cancel_what_was_awaited, NULL, &one);
+}
+
 static void run_drop_twice(void)
 {
     (void)weft_run(drop_twice, NULL, &one);
@@ -59,6 +109,10 @@ static void run_await_twice(void)
 static void a_handle_is_given_back_once(void)
 {
     check_aborts(run_drop_twice, "weft_drop of a handle that was given back");
+    check_aborts(run_drop_a_live_one_twice, "weft_drop of a handle that was given back");
+    check_aborts(run_join_what_was_awaited, "weft_join of a handle that was given back");
+    check_aborts(run_try_to_join_what_was_awaited, "weft_try_join of a handle that was given back");
+    check_aborts(run_cancel_what_was_awaited, "weft_cancel of a handle that was given back");
     check_aborts(run_await_twice, "weft_await of a handle that was given back");
 }
 
@@ -133,6 +187,20 @@ static intptr_t end_in_a_stopped_world(void *arg)
     return weft_stop_the_world(weft_runtime_self());
 }
 
+static intptr_t block_in_a_stopped_world(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_stop_the_world(weft_runtime_self()), 0);
+    weft_block_begin();
+    weft_block_end();
+    return weft_start_the_world(weft_runtime_self());
+}
+
+static void run_block_in_a_stopped_world(void)
+{
+    (void)weft_run(block_in_a_stopped_world, NULL, &one);
+}
+
 static void run_yield_in_a_stopped_world(void)
 {
     (void)weft_run(yield_in_a_stopped_world, NULL, &one);
@@ -146,6 +214,7 @@ static void run_end_in_a_stopped_world(void)
 static void who_stopped_the_world_has_to_start_it(void)
 {
     check_aborts(run_yield_in_a_stopped_world, "who stopped the world waits or ends");
+    check_aborts(run_block_in_a_stopped_world, "weft_block_begin by whoever has stopped the world");
     check_aborts(run_end_in_a_stopped_world, "who stopped the world waits or ends");
 }
 
@@ -297,7 +366,7 @@ static void run_leave_a_future(void)
 
 static void what_a_poll_task_cannot_do_is_said(void)
 {
-    check_aborts(run_wait_in_a_poll, "may_wait");
+    check_aborts(run_wait_in_a_poll, "a poll task waits");
     check_aborts(run_fail_in_a_poll, "weft_fail outside a green thread");
     check_aborts(run_clean_in_a_poll, "a cleanup outside a green thread");
     check_aborts(run_leave_a_future, "ended with a future in its frame");
