@@ -17,15 +17,19 @@ static uint64_t own_work(struct wf_worker *worker)
            wf_counter_read(&counters->lifo_hits);
 }
 
-/* [owner]  Grows as long as those who have tasks run them themselves. */
-static uint64_t turns_of_others(struct wf_worker *worker)
+/* [owner]  Grows as long as those who have tasks run them themselves, or make more: who does that
+ * will run them soon. */
+static uint64_t steps_of_others(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    uint64_t turns = 0;
+    uint64_t steps = 0;
     for (unsigned i = 0; i < wf_seats(runtime); i++) {
-        turns += i != worker->index ? wf_counter_read(&runtime->workers[i].counters.polled) : 0;
+        const struct wf_counters *counters = &runtime->workers[i].counters;
+        steps += i != worker->index
+                     ? wf_counter_read(&counters->polled) + wf_counter_read(&counters->spawned)
+                     : 0;
     }
-    return turns;
+    return steps;
 }
 
 void wf_guest_begin(struct wf_worker *worker, int64_t now)
@@ -33,7 +37,7 @@ void wf_guest_begin(struct wf_worker *worker, int64_t now)
     worker->visit_ns = now;
     worker->visit_turns = wf_counter_read(&worker->counters.polled);
     worker->visit_own = own_work(worker);
-    worker->visit_other = turns_of_others(worker);
+    worker->visit_other = steps_of_others(worker);
 }
 
 /* [owner]  Whether others are at work, and what there is to do comes from them; and they do not
@@ -43,7 +47,7 @@ static bool is_needless(struct wf_worker *worker)
     weft_runtime *runtime = worker->runtime;
     return wf_idle_asleep(&runtime->idle) + wf_idle_searching(&runtime->idle) + 1 <
                wf_in_play(runtime) &&
-           turns_of_others(worker) != worker->visit_other &&
+           steps_of_others(worker) != worker->visit_other &&
            (worker->shyness < WF_SHY || wf_idle_arrivals(&runtime->idle) == worker->arrivals);
 }
 

@@ -249,10 +249,16 @@ static intptr_t take_result(struct weft_task *task)
     return result;
 }
 
+/* [any]  Why weft_go has given nothing. */
+static __attribute__((noinline)) int why_nothing(void)
+{
+    return wf_task_self() != NULL ? -ENOMEM : -EPERM;
+}
+
 intptr_t weft_await(weft_task *task)
 {
-    if (task == NULL) { /* of weft_go, which is for tasks */
-        return wf_task_self() != NULL ? -ENOMEM : -EPERM;
+    if (task == NULL) {
+        return why_nothing();
     }
     WF_RULE(wf_is_live_handle(task), "weft_await of a handle that was given back");
     if (wf_state_is_complete(&task->state)) {
