@@ -62,7 +62,8 @@ WEFT_API void weft_blocking_future(weft_wait_future *future, weft_fn fn, void *a
  * Around a call that may block, in a task: the task keeps its thread, and another worker stands in
  * for its own meanwhile.  Cheaper than weft_blocking where the call mostly does not block, and for
  * what has to be done on this thread.  In between no function of Weft may be called but these two,
- * which nest.  Outside of a task they do nothing.
+ * which nest: the worker counts as standing still, also for who stops the world.  Outside of a task
+ * they do nothing.
  */
 WEFT_API void weft_block_begin(void);
 WEFT_API void weft_block_end(void);

@@ -239,7 +239,8 @@ enum weft_case_kind {
     WEFT_CASE_EVENT, /* something from outside: see weft_case_fd and weft_case_signal */
 };
 
-/* One thing to wait for.  Made by the functions below. */
+/* One thing to wait for.  Made by the functions below.  `result` and `value` of a case that did not
+ * run say nothing. */
 typedef struct weft_case {
     enum weft_case_kind kind;
     int result;      /* of the case that ran: 0, or -EPIPE; an event's has more */

@@ -8,7 +8,7 @@
  *     intptr_t result = weft_fork_join(&left);     runs it here, if nobody took it
  *
  * The record lies in the caller's frame; nothing is allocated and nothing can fail.  Forks are
- * joined in the reverse order, each once, before the frame is left: a debug build checks that.  A
+ * joined in the reverse order, each once, before the frame is left: who does not is told so.  A
  * fork that no other worker took is run by its join as a plain call; a join of one that was taken
  * suspends the task until it has ended.
  *

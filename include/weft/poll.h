@@ -6,7 +6,8 @@
  * that somebody wakes it, keeps in its state where it was, and gives WEFT_PENDING.  Then it is
  * called again, on any worker, when it was woken; perhaps without a reason.  Once it gives
  * WEFT_READY it has ended, and its handle is like that of any other task: weft_await, weft_cancel
- * and the rest of task.h work on it.
+ * and the rest of task.h work on it.  A cancel has it called again; futures then give -ECANCELED,
+ * and so does weft_check, for state machines that wait by wakers of their own.
  *
  * Most state machines wait for futures.  A future is a struct of the caller's that waits for one
  * thing: the end of a sleep or of a task, a lock, an item of a channel.  The caller initialises it,
@@ -171,7 +172,8 @@ typedef struct weft_join_future {
 WEFT_API void weft_join_future_init(weft_join_future *future, enum weft_join_kind kind,
                                     weft_branch *branches, size_t count);
 
-/* A future with an end in time: its result, or -ETIMEDOUT, and then it is dropped. */
+/* A future with an end in time: its result, or -ETIMEDOUT, and then it is dropped.  Whether it was
+ * the deadline of the task that has passed, after which all waits give that, says weft_check. */
 typedef struct weft_timeout_future {
     weft_future future;
     weft_future *inner;

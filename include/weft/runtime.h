@@ -96,7 +96,9 @@ typedef struct weft_options {
     void (*on_deadlock)(void *context, const weft_deadlock *deadlock);
     void *hook_context;
 
-    char *message;       /* weft_run: gets the message of weft_fail of the first task, or "" */
+    /* weft_run: gets the message of weft_fail of the first task, or "".  NULL: that is a line on
+     * stderr, unless there is an on_failure. */
+    char *message;
     size_t message_size; /* bytes there, the end included; a longer message is cut */
 
     /* Nanoseconds after which a task that runs without a call of Weft counts as a hog, and a spare
@@ -117,9 +119,10 @@ typedef struct weft_options {
 
 /* Opens a runtime, runs fn(arg) as its first task, waits for its end and closes the runtime: every
  * task that is still alive then is cancelled and waited for: one that does not heed -ECANCELED
- * keeps it from returning.  Gives the result of fn; or -EINVAL: bad options or environment, and a
- * line on stderr says which; -ENOMEM, -EAGAIN: no memory, no threads; -EDEADLK: all tasks waited
- * for each other; -EPERM: called from inside a task. */
+ * keeps it from returning, and is named on stderr after two seconds.  Gives the result of fn; or
+ * -EINVAL: bad options or environment, and a line on stderr says which; -ENOMEM, -EAGAIN: no
+ * memory, no threads; -EDEADLK: all tasks waited for each other; -EPERM: called from inside a task.
+ */
 WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options);
 
 /*

@@ -13,7 +13,7 @@
  *           not 0 goes on without it.  A call that need not wait succeeds all the same.  None has
  *           a time limit of its own:
  *
- *               weft_time old = weft_deadline(weft_in(5 * WEFT_MILLISECOND));
+ *               weft_time old = weft_deadline_sooner(weft_in(5 * WEFT_MILLISECOND));
  *               int rc = weft_sem_acquire(&seats, 1);
  *               weft_deadline(old);
  *

@@ -19,7 +19,9 @@
  *           power of two); who needs more is reported and the process ends.  Compile with
  *           -fstack-clash-protection, as weft's pkg-config and CMake files say: else a frame of
  *           more than a page can jump over the guard.
- * C++:      an exception must not leave a task's function, and weft_fail runs no destructors.
+ * C++:      an exception must not leave a task's function, and weft_fail runs no destructors. Which
+ *           exceptions are being handled is known by thread, not by task: inside of a catch block
+ *           there must be no call that waits or yields.  Keep what you need, and wait after it.
  * Threads:  a task may go on in another thread after every call that waits or yields.  Addresses
  *           of thread-local variables, and errno, must not be kept across such calls, nor may a
  *           lock of pthreads be held.
@@ -106,9 +108,13 @@ WEFT_API int weft_shield(int on);
 WEFT_API int weft_yield(void);
 
 /* Sets the point in time after which waits give -ETIMEDOUT (WEFT_NEVER: none); gives the old one.
- * Of the calling task alone: one that it starts has none, but for those of a scope, which have that
- * of the scope, and the pieces of weft_for and its like. */
+ * A later one than the old one lifts that, too: who has a limit of its own inside of its caller's
+ * wants weft_deadline_sooner.  Of the calling task alone: one that it starts has none, but for
+ * those of a scope, which have that of the scope, and the pieces of weft_for and its like.  Outside
+ * of tasks it does nothing, and gives WEFT_NEVER. */
 WEFT_API weft_time weft_deadline(weft_time deadline);
+/* The same, unless the old one comes before it. */
+WEFT_API weft_time weft_deadline_sooner(weft_time deadline);
 
 /* The calling task; NULL outside.  Borrowed: no handle is given. */
 WEFT_API weft_task *weft_self(void);

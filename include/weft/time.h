@@ -27,7 +27,7 @@ WEFT_API weft_time weft_now(void);
  * The point in time that lies so many nanoseconds ahead, for weft_deadline and weft_sleep_until;
  * WEFT_NEVER if it would be beyond the end of time.  A negative number gives one in the past.
  *
- *     weft_time old = weft_deadline(weft_in(5 * WEFT_SECOND));
+ *     weft_time old = weft_deadline_sooner(weft_in(5 * WEFT_SECOND));
  *     ... each call that waits gives -ETIMEDOUT from then on ...
  *     weft_deadline(old);
  */

@@ -177,6 +177,10 @@ typedef int64_t wf_deque_diff;
 /* Nanoseconds that tasks have, once a deadlock was found, to end by themselves. */
 #define WF_DEADLOCK_GRACE_NS INT64_C(1000000000)
 
+/* Nanoseconds after which weft_run says for whom it waits at its end, and of how many tasks. */
+#define WF_LEFT_TELL_NS INT64_C(2000000000)
+#define WF_LEFT_TELL_MAX 4u
+
 /* Nanoseconds of a tick: timers fire at most so much, and the time until somebody looks, after
  * their deadline.  A quarter of a millisecond, so that sleeps of one are not twice as long. */
 #define WF_TICK_NS INT64_C(250000)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sched/report.c - what is said when a task runs into the guard of its stack, or breaks a rule that
- * the library cannot go on without.
+ * the library cannot go on without; and by weft_run of tasks that do not end.
  *
  * Runs in a signal handler: no allocation, no stdio, only loads of what cannot go away while the
- * task stands on its stack.  The process ends afterwards.
+ * task stands on its stack.  The process ends afterwards, but for the last.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "sched/sched.h"
 
 struct text {
-    char bytes[512];
+    char bytes[768];
     size_t used;
 };
 
@@ -49,7 +49,7 @@ static void add_place(struct text *text, uintptr_t address)
     add_number(text, is_ours ? address - begin : address, 16);
 }
 
-/* Of a task that runs. */
+/* Of a task that is alive. */
 static void add_task(struct text *text, const struct weft_task *task)
 {
     char name[WEFT_NAME_SIZE];
@@ -100,5 +100,21 @@ void wf_overflow_print(const struct wf_overflow *overflow)
     add_number(&text, overflow->size >> 10, 10);
     add(&text, " KiB, address 0x");
     add_number(&text, (uint64_t)(uintptr_t)overflow->address, 16);
+    const struct weft_task *self = overflow->is_stray ? wf_task_self() : NULL;
+    if (self != NULL) {
+        add(&text, ", by ");
+        add_task(&text, self);
+        add(&text, " (a large frame jumps over its own guard, unless the program was compiled with "
+                   "-fstack-clash-protection)");
+    }
+    say(&text);
+}
+
+void wf_left_print(const struct weft_task *task)
+{
+    struct text text = {.used = 0};
+    add(&text, "weft: weft_run waits for ");
+    add_task(&text, task);
+    add(&text, ": it was cancelled and goes on");
     say(&text);
 }

@@ -326,18 +326,38 @@ static void cancel_visited(struct weft_task *task, void *context)
     }
 }
 
+/* Says of the first few who do not end. */
+static void tell_visited(struct weft_task *task, void *context)
+{
+    unsigned *left = context;
+    if (*left > 0 && !wf_state_is_complete(&task->state)) {
+        wf_left_print(task);
+        --*left;
+    }
+}
+
 /* Steps 1 to 3; false: the deadline passed. */
 static bool wait_for_end(weft_runtime *runtime, int64_t deadline_ns)
 {
-    for (;;) { /* Each turn but the last is a moment at which nothing ran. */
+    /* Who called weft_run sees nothing but that it does not return.  relaxed: as where it is set */
+    const bool is_run = wf_load_relaxed(&runtime->has_main) != 0;
+    int64_t tell_ns = is_run ? wf_clock_now() + WF_LEFT_TELL_NS : WF_FOREVER;
+    for (;;) { /* Each turn but the last is a moment at which nothing ran, or the one of telling. */
         wf_task_pool_visit(runtime->pool, cancel_visited, NULL);
         wf_room_close(runtime);
         if (wf_runtime_live(runtime) == 0) {
             return true;
         }
-        if (wf_parker_park(&runtime->closer, deadline_ns) == -ETIMEDOUT) {
+        const bool has_to_tell = tell_ns < deadline_ns;
+        if (wf_parker_park(&runtime->closer, has_to_tell ? tell_ns : deadline_ns) != -ETIMEDOUT) {
+            continue;
+        }
+        if (!has_to_tell) {
             return wf_runtime_live(runtime) == 0;
         }
+        unsigned left = WF_LEFT_TELL_MAX;
+        wf_task_pool_visit(runtime->pool, tell_visited, &left);
+        tell_ns = WF_FOREVER;
     }
 }
 
@@ -506,6 +526,21 @@ static void complain(int rc, const weft_options *options)
     }
 }
 
+/* The words of a weft_fail of the first task: to where the caller wants them; or, if it has said
+ * nothing of failures, to stderr. */
+static void pass_message(const struct weft_task *task, const weft_options *options)
+{
+    char text[256];
+    char line[sizeof(text) + 32];
+    if (options != NULL && options->message != NULL) {
+        (void)wf_message_copy(task, options->message, options->message_size); /* cut is fine */
+    } else if ((options == NULL || options->on_failure == NULL) &&
+               wf_message_copy(task, text, sizeof(text)) > 0) {
+        const int length = snprintf(line, sizeof(line), "weft: main failed: %s\n", text);
+        (void)wf_file_write(STDERR_FILENO, line, (size_t)length); /* nobody to tell of an error */
+    }
+}
+
 intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
 {
     if (wf_worker_self() != NULL) {
@@ -531,9 +566,7 @@ intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
     rc = wf_join_main(runtime, task);
     (void)weft_runtime_close(runtime, rc == -EDEADLK ? WF_DEADLOCK_GRACE_NS : -1);
     intptr_t result = task->result; /* complete, and the handle keeps it */
-    if (options != NULL && options->message != NULL) {
-        (void)wf_message_copy(task, options->message, options->message_size); /* cut is fine */
-    }
+    pass_message(task, options);
     weft_drop(task);
     return rc == 0 ? result : rc;
 }

@@ -772,6 +772,8 @@ void wf_world_forget(struct weft_task *task);
 
 /* report.c  [signal]  Says which task ran into the guard of its stack. */
 void wf_overflow_print(const struct wf_overflow *overflow);
+/* report.c  [weft_run]  That it waits for this task, on stderr. */
+void wf_left_print(const struct weft_task *task);
 
 /* report.c  [any]  The program broke a rule: says who, and which; ends the process. */
 _Noreturn void wf_misuse(const char *what);

@@ -182,6 +182,15 @@ weft_time weft_deadline(weft_time deadline)
     return old;
 }
 
+weft_time weft_deadline_sooner(weft_time deadline)
+{
+    const weft_time old = weft_deadline(deadline);
+    if (old < deadline) {
+        (void)weft_deadline(old);
+    }
+    return old;
+}
+
 weft_task *weft_self(void)
 {
     return wf_task_self();

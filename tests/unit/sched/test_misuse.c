@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "sched_aids.h"
 
@@ -288,6 +289,50 @@ static void messages_come_out_of_scopes_and_runs(void)
     CHECK(strcmp(message, "") == 0);
 }
 
+static void run_and_fail_with_words(void)
+{
+    CHECK_EQ(weft_run(fail_with_words, NULL, NULL), -EIO);
+}
+
+/* Nobody asked for them: they are not lost all the same. */
+static void words_of_the_first_task_go_to_stderr(void)
+{
+    char text[4096];
+    CHECK_EQ(tap_run_child(run_and_fail_with_words, text, sizeof(text)), 0);
+    CHECK(strstr(text, "weft: main failed: disk 7 is gone\n") != NULL);
+}
+
+/* It does not end when it is asked to, before it has read that weft_run waits for it. */
+static intptr_t read_who_is_left(void *arg)
+{
+    const int *fd = arg;
+    char text[4096] = "";
+    CHECK_EQ(weft_shield(1), 0);
+    CHECK(weft_read(*fd, text, sizeof(text) - 1) > 0);
+    CHECK(strstr(text, "weft: weft_run waits for task ") != NULL);
+    CHECK(strstr(text, "\"stubborn\", spawned at ") != NULL);
+    CHECK_EQ(weft_shield(0), 0);
+    return 0;
+}
+
+static intptr_t leave_one_behind(void *arg)
+{
+    const weft_task_options options = {.name = "stubborn"};
+    return weft_spawn(NULL, read_who_is_left, arg, &options);
+}
+
+static void who_does_not_end_is_named(void)
+{
+    int ends[2];
+    const weft_options options = {.workers = 2};
+    const int old = dup(STDERR_FILENO);
+    CHECK_EQ(pipe(ends), 0);
+    CHECK(dup2(ends[1], STDERR_FILENO) >= 0);
+    CHECK_EQ(weft_run(leave_one_behind, &ends[0], &options), 0);
+    CHECK(dup2(old, STDERR_FILENO) >= 0);
+    CHECK_EQ(close(old) + close(ends[1]) + close(ends[0]), 0);
+}
+
 /* ---- poll tasks ------------------------------------------------------------------------------ */
 
 static weft_poll wait_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
@@ -376,6 +421,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_handle_is_given_back_once),           TAP_TEST(nothing_of_a_frame_outlives_it),
     TAP_TEST(who_stopped_the_world_has_to_start_it), TAP_TEST(a_failure_is_an_error_of_a_task),
     TAP_TEST(a_bad_environment_is_named_on_stderr),  TAP_TEST(messages_come_out_of_scopes_and_runs),
+    TAP_TEST(words_of_the_first_task_go_to_stderr),  TAP_TEST(who_does_not_end_is_named),
     TAP_TEST(what_a_poll_task_cannot_do_is_said),
 };
 TAP_MAIN(tests)

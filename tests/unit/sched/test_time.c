@@ -477,6 +477,26 @@ static void an_interval_ends_with_its_task(void)
     run_under(EVERYWHERE, cancel_an_interval);
 }
 
+static intptr_t nest_deadlines(void *arg)
+{
+    (void)arg;
+    const weft_time outer = weft_in(HOUR);
+    CHECK_EQ(weft_deadline_sooner(outer), WEFT_NEVER);
+    CHECK_EQ(weft_deadline_sooner(outer + 1), outer); /* it stays */
+    CHECK_EQ(weft_deadline_sooner(outer - 1), outer);
+    CHECK_EQ(weft_deadline(outer), outer - 1);
+    CHECK_EQ(weft_deadline_sooner(weft_in(-1)), outer);
+    CHECK_EQ(weft_sleep(HOUR), -ETIMEDOUT);
+    CHECK(weft_deadline(WEFT_NEVER) < outer);
+    return 0;
+}
+
+static void the_sooner_of_two_deadlines_holds(void)
+{
+    run_under(EVERYWHERE, nest_deadlines);
+    CHECK_EQ(weft_deadline_sooner(1), WEFT_NEVER); /* a thread has none */
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(a_sleep_never_ends_early),
     TAP_TEST(a_thread_may_sleep_too),
@@ -485,14 +505,15 @@ static const struct tap_test tests[] = {
     TAP_TEST(many_sleep_at_once),
     TAP_TEST(timers_fire_while_all_are_busy),
     TAP_TEST(a_worker_that_does_not_come_back_delays_no_timer),
+    TAP_TEST(alarms_are_watched_where_nobody_steals),
     TAP_TEST(a_new_earliest_timer_wakes_who_sleeps_for_longer),
     TAP_TEST(a_deadline_ends_a_wait),
     TAP_TEST(a_deadline_is_no_deadlock),
+    TAP_TEST(the_sooner_of_two_deadlines_holds),
     TAP_TEST(a_deadlock_after_sleeps_is_found),
     TAP_TEST(closing_ends_all_sleeps),
     TAP_TEST(a_forced_close_forgets_alarms),
     TAP_TEST(an_interval_makes_up_for_what_was_missed_as_it_is_told),
     TAP_TEST(an_interval_ends_with_its_task),
-    TAP_TEST(alarms_are_watched_where_nobody_steals),
 };
 TAP_MAIN(tests)
