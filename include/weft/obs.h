@@ -70,6 +70,12 @@ WEFT_API int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_coun
  * tasks, or the error of write. */
 WEFT_API int weft_dump(weft_runtime *runtime, int fd);
 
+/* A handle of the task that has this id, as dumps, traces, reports and weft_task_id give it; to be
+ * awaited or dropped as any other.  NULL: the runtime has no such task, or it has ended; also for
+ * id 0 or no runtime.  Looks at every task: for tools, not for loops. */
+WEFT_API weft_task *weft_task_find(weft_runtime *runtime, uint64_t id)
+    __attribute__((warn_unused_result));
+
 /* Keeps the last `events` events of each worker from now on.  Events of a task: spawn queue notify
  * find enter wait commit wake yield block unblock finish free; of a worker: steal park unpark.
  * -EINVAL: not a power of two within 16 .. 2^20; -ENOMEM; -EALREADY. */

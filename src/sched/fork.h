@@ -101,7 +101,7 @@ static inline bool wf_has_forks(const struct weft_task *self)
 
 /* task.c  [owner]  A task that is neither counted nor placed yet.  -ENOMEM. */
 int wf_task_make(struct wf_worker *worker, const struct wf_spawn *spawn, struct weft_task **out);
-/* task.c  [owner]  Takes it back, before anybody else has seen it. */
+/* task.c  [owner]  Takes it back, with the handle, in place of its being placed. */
 void wf_task_unmake(struct wf_worker *worker, struct weft_task *task);
 /* join.c  [task, holding a handle]  0: the task has ended; else why the caller may not wait. */
 int wf_join_wait(struct weft_task *task);

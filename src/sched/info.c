@@ -4,6 +4,9 @@
  *
  * Everything that is read here of a task that runs elsewhere is an atomic cell, so a snapshot never
  * stops anybody; its parts may be of slightly different instants.
+ *
+ * A task is found by its id among all of its runtime's.  Rejected: a table of ids, which each spawn
+ * and each end would pay for; those who look for a task have all day.
  */
 #include <errno.h>
 #include <string.h>
@@ -111,6 +114,31 @@ int weft_task_info(const weft_task *task, weft_info *out)
 uint64_t weft_task_id(const weft_task *task)
 {
     return task != NULL ? wf_load_relaxed(&task->id) : 0; /* relaxed: const while we have it */
+}
+
+/* A task whose id was looked for, and its memory; NULL: not seen. */
+struct sought {
+    uint64_t id;
+    struct weft_task *task;
+};
+
+static void compare_id(struct weft_task *task, void *context)
+{
+    struct sought *sought = context;
+    if (wf_load_relaxed(&task->id) == sought->id) { /* relaxed: wf_task_hold decides */
+        sought->task = task;
+    }
+}
+
+weft_task *weft_task_find(weft_runtime *runtime, uint64_t id)
+{
+    struct sought sought = {.id = id};
+    if (runtime == NULL || id == 0) {
+        return NULL;
+    }
+    wf_task_pool_visit(runtime->pool, compare_id, &sought);
+    /* Not under the pool's lock: to give a reference back may take it. */
+    return sought.task != NULL && wf_task_hold(sought.task, id) ? sought.task : NULL;
 }
 
 /* ---- words --------------------------------------------------------------------------------- */

@@ -29,6 +29,7 @@
  *   T2    state.c park: CAS              wake: CAS                     the suspended task
  *   T3    state.c complete, unref        the last unref, join          every use before the free
  *   T4    state.c join: add              complete: load, CAS           who waits
+ *   T5    state.h init: store            state.c hold: CAS             that the old id is gone
  *   W1    fast.h put: store, exchange    take: exchange slot           the task in the slot
  *   D1    fast.h enter: store current    dump.c: load current          the memory of the task
  *   H1    reactor.c dispatch: store hand poll: exchange hand           the task handed over
@@ -246,6 +247,9 @@ void wf_task_cache_done(struct wf_task_pool *pool, struct wf_task_cache *cache);
  * take or give tasks. */
 void wf_task_pool_visit(struct wf_task_pool *pool, void (*visit)(struct weft_task *, void *),
                         void *context);
+/* task.c  [any, before the pool is closed]  A reference to the task with this id, which was seen in
+ * this memory.  False: it has ended; nothing was done. */
+bool wf_task_hold(struct weft_task *task, uint64_t id);
 
 /* [any]  Whoever is no worker of the runtime keeps it from being freed until it leaves again.
  * False: it is too late, nothing of it may be touched. */

@@ -147,6 +147,24 @@ int wf_state_ref(struct wf_state *state)
     return -EOVERFLOW;
 }
 
+bool wf_state_hold(struct wf_state *state)
+{
+    uint64_t word = wf_load_relaxed(&state->word); /* relaxed: the CAS decides */
+    for (;;) {                                     /* Each lost CAS is as in wf_state_park. */
+        /* What is complete may be down to a last reference, which goes by a plain store; what has
+         * none was never used. */
+        if (lifecycle_of(word) == WF_COMPLETE || references_of(word) == 0 ||
+            references_of(word) == REFERENCE_MAX) {
+            return false;
+        }
+        WF_JITTER();
+        /* (T5) acquire: if it is another task's by now, so is the id. */
+        if (wf_cas_acquire(&state->word, &word, word + REFERENCE_ONE)) {
+            return true;
+        }
+    }
+}
+
 bool wf_state_unref(struct wf_state *state)
 {
     uint64_t before = wf_fetch_sub_acq_rel(&state->word, REFERENCE_ONE); /* (T3) */

@@ -106,9 +106,9 @@ bool wf_state_share(struct wf_state *state);
 static inline void wf_state_init(struct wf_state *state, unsigned references)
 {
     WEFT_ASSERT(references > 0);
-    /* relaxed: a waker of the task that was here before may still be at work; what it does to the
-     * new one is a wake without a reason. */
-    wf_store_relaxed(
+    /* A waker of the task that was here before may still be at work; what it does to the new one is
+     * a wake without a reason.  (T5) release: that the memory has lost its old id. */
+    wf_store_release(
         &state->word,
         wf_state_put_lifecycle((uint64_t)references << WF_STATE_REFERENCE_SHIFT, WF_ACTIVE));
 }
@@ -143,6 +143,9 @@ static inline bool wf_state_has_one_handle(struct wf_state *state)
 
 /* [any, holding a reference]  -EOVERFLOW: 2^24 - 1 are out. */
 int wf_state_ref(struct wf_state *state);
+/* [any, without a reference]  Takes one of a task that has not ended, if there is one in this
+ * memory, which may be another than the caller looks for.  False: nothing was done. */
+bool wf_state_hold(struct wf_state *state);
 /* [any]  True: it was the last; the caller frees the task. */
 bool wf_state_unref(struct wf_state *state);
 

@@ -151,7 +151,7 @@ fill(struct weft_task *task, const struct wf_spawn *spawn, struct wf_worker *wor
     wf_store_release(&task->id, id_take(worker)); /* release: whoever finds it finds all of it */
 }
 
-/* [owner of cache; NULL: any]  Gives the memory of one back that nobody has seen. */
+/* [owner of cache; NULL: any]  Gives the memory of one back that is not filled. */
 static void unmake(struct wf_task_pool *pool, struct wf_task_cache *cache, struct weft_task *task)
 {
     if (task->body == WF_BODY_POLL) {
@@ -197,11 +197,6 @@ int wf_task_make(struct wf_worker *worker, const struct wf_spawn *spawn, struct 
     return make(worker->pool, worker, spawn, out);
 }
 
-void wf_task_unmake(struct wf_worker *worker, struct weft_task *task)
-{
-    unmake(worker->pool, &worker->tasks, task);
-}
-
 /* Inline, so that a spawn without options carries nothing about, and looks at none. */
 static inline __attribute__((always_inline)) int
 spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn, struct weft_task **out)
@@ -217,6 +212,8 @@ spawn_here(struct wf_worker *worker, const struct wf_spawn *spawn, struct weft_t
     }
     return rc;
 }
+
+static void take_back(struct wf_worker *worker, struct weft_task *task, bool has_handle);
 
 /* From a thread that is no worker of the runtime: one at a time, and none once it is closing. */
 static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spawn,
@@ -241,7 +238,7 @@ static int spawn_from_outside(weft_runtime *runtime, const struct wf_spawn *spaw
     }
     wf_lock_release(&runtime->gate);
     if (rc != 0) {
-        unmake(runtime->pool, NULL, task);
+        take_back(NULL, task, spawn->has_handle);
         return rc;
     }
     *out = task;
@@ -365,6 +362,21 @@ int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void 
     return runtime != NULL ? wf_task_spawn_out(runtime, out, &spawn) : -EINVAL;
 }
 
+/* ---- finding ------------------------------------------------------------------------------- */
+
+bool wf_task_hold(struct weft_task *task, uint64_t id)
+{
+    if (!wf_state_hold(&task->state)) {
+        return false;
+    }
+    if (wf_load_relaxed(&task->id) == id) { /* relaxed: (T5), and from now on it is constant */
+        return true;
+    }
+    WF_REACHED("task.held_another");
+    wf_task_unref(task);
+    return false;
+}
+
 /* ---- the end ------------------------------------------------------------------------------- */
 
 /* [any]  The last reference is gone. */
@@ -387,14 +399,21 @@ static inline __attribute__((always_inline)) void task_free(struct wf_worker *wo
     wf_task_put(pool, is_ours ? &worker->tasks : NULL, task);
 }
 
-void wf_task_unref_on(struct wf_worker *worker, struct weft_task *task)
+/* [any]  Gives a reference back; true: it was the last, and the caller frees the task. */
+static inline __attribute__((always_inline)) bool unref(struct weft_task *task)
 {
     if (wf_state_is_sole(&task->state)) {
         wf_state_retire(&task->state);
-    } else if (!wf_state_unref(&task->state)) {
-        return;
+        return true;
     }
-    task_free(worker, task);
+    return wf_state_unref(&task->state);
+}
+
+void wf_task_unref_on(struct wf_worker *worker, struct weft_task *task)
+{
+    if (unref(task)) {
+        task_free(worker, task);
+    }
 }
 
 void wf_task_unref(struct weft_task *task)
@@ -403,6 +422,26 @@ void wf_task_unref(struct weft_task *task)
 }
 
 /* [any]  The result is there: tells everybody.  The task is not touched after. */
+static inline __attribute__((always_inline)) void tell(struct wf_worker *worker,
+                                                       struct weft_task *task)
+{
+    void *joiner;
+    unsigned ended = wf_state_complete(&task->state, &joiner);
+    if (joiner != NULL) {
+        wf_task_wake_on(worker, joiner);
+    }
+    if ((ended & WF_ENDED_SHARED) != 0) {
+        wf_joiners_wake(task);
+        if (wf_state_unref(&task->state)) {
+            ended |= WF_ENDED_LAST;
+        }
+    }
+    if ((ended & WF_ENDED_LAST) != 0) {
+        task_free(worker, task);
+    }
+}
+
+/* [any]  The task ends; it is not touched after. */
 static inline __attribute__((always_inline)) void complete(struct wf_worker *worker,
                                                            struct weft_task *task, intptr_t result)
 {
@@ -423,23 +462,33 @@ static inline __attribute__((always_inline)) void complete(struct wf_worker *wor
     /* (Y2) release: that it was spawned, wherever that was counted, and how it ended. */
     wf_store_release(&counters->completed, wf_counter_read(&counters->completed) + 1);
     bool is_limited = runtime->options.tasks_max != 0;
-    void *joiner;
-    unsigned ended = wf_state_complete(&task->state, &joiner);
-    if (joiner != NULL) {
-        wf_task_wake_on(worker, joiner);
-    }
-    if ((ended & WF_ENDED_SHARED) != 0) {
-        wf_joiners_wake(task);
-        if (wf_state_unref(&task->state)) {
-            ended |= WF_ENDED_LAST;
-        }
-    }
-    if ((ended & WF_ENDED_LAST) != 0) {
-        task_free(worker, task);
-    }
+    tell(worker, task);
     if (is_limited) {
         wf_room_leave(runtime);
     }
+}
+
+/* [owner; NULL: any]  A task that is filled and will never be counted or placed.  It has an id by
+ * which it can be found: whoever did has a task that was cancelled. */
+static void take_back(struct wf_worker *worker, struct weft_task *task, bool has_handle)
+{
+    if (task->body == WF_BODY_POLL) {
+        wf_poll_done(task);
+    }
+    task->is_plain = false; /* to be reset, whoever frees it */
+    wf_plain_store(&task->result, -ECANCELED);
+    /* relaxed: (T3) orders it.  Nobody is to be told of that. */
+    (void)wf_fetch_or_relaxed(&task->marks, WF_MARK_CANCELLED);
+    tell(worker, task);
+    if (has_handle && unref(task)) { /* as task_free, but for the trace: it never was spawned */
+        wf_task_reset(task);
+        wf_task_put(task->pool, worker != NULL ? &worker->tasks : NULL, task);
+    }
+}
+
+void wf_task_unmake(struct wf_worker *worker, struct weft_task *task)
+{
+    take_back(worker, task, true);
 }
 
 /* What has to go before the result is there.  Values of the task may let go of what it holds when

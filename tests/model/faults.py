@@ -240,6 +240,15 @@ FAULTS = [
       "                with_lifecycle(word, WF_COMPLETE) - (is_shared ? 0 : REFERENCE_ONE));\n"
       "            next = with_lifecycle(word, WF_COMPLETE) - (is_shared ? 0 : REFERENCE_ONE);\n"
       "        }\n        if (is_done) {\n            return (is_shared ?")),
+    ("state: one is held whose last reference goes by a store", "model_state", "src/sched/state.c",
+     ("        if (lifecycle_of(word) == WF_COMPLETE || references_of(word) == 0 ||",
+      "        if (references_of(word) == 0 ||")),
+    ("state: one is held that had no reference left", "model_state", "src/sched/state.c",
+     ("        if (lifecycle_of(word) == WF_COMPLETE || references_of(word) == 0 ||",
+      "        if (")),
+    ("state: a task begins in memory whose old id may be seen", "model_state", "src/sched/state.h",
+     ("    wf_store_release(\n        &state->word,",
+      "    wf_store_relaxed(\n        &state->word,")),
     ("state: a sole reference is told by a count that may fall", "model_state",
      "src/sched/state.h",
      ("    return wf_state_references(wf_load_acquire(&state->word)) == 1;",

@@ -7,7 +7,8 @@
  * Method: a worker runs one task that waits for news; wakers and cancellers bring some.  The queue
  *         is a plain variable: two who queue at once, or one who queues what still runs, race.
  *         Handles and the run give their references back; the memory is the checker's, so that a
- *         late touch is a use after free.  (The calls that wait are in model_join.c.)
+ *         late touch is a use after free.  (The calls that wait are in model_join.c.)  Who finds a
+ *         task by its id has none before: there the memory is that of one task after the other.
  *         Keeps S4.37, S4.38, S4.39; behaviours 10, 11.
  */
 #include "model/model.h"
@@ -263,6 +264,105 @@ static void look_and_drop(void)
     }
 }
 
+/* ---- finding by id ------------------------------------------------------------------------- */
+
+/* The memory is a pool's: whoever gives the last reference back takes the id out, and the worker,
+ * if it is the one, begins another task in it. */
+static WF_ATOMIC(uint64_t) id;
+static int body; /* plain: which task it is */
+static int spent[3];
+
+static void start_found(void)
+{
+    start();
+    wf_plain_store(&body, 1);
+    wf_store_relaxed(&id, 1);
+    spent[1] = 0;
+    spent[2] = 0;
+}
+
+/* As wf_task_put. */
+static void put_back(void)
+{
+    const int which = wf_plain_load(&body);
+    spent[which]++;
+    wf_plain_store(&body, 0);
+    wf_store_relaxed(&id, 0);
+}
+
+/* As fill in task.c. */
+static void begin_second(void)
+{
+    wf_plain_store(&body, 2);
+    wf_state_init(state, 1);
+    wf_store_release(&id, 2);
+}
+
+static bool end_one(void)
+{
+    void *joiner;
+    if ((wf_state_complete(state, &joiner) & WF_ENDED_LAST) == 0) {
+        return false;
+    }
+    put_back();
+    return true;
+}
+
+static void run_one_after_the_other(void)
+{
+    if (end_one()) {
+        begin_second();
+        (void)end_one();
+    }
+}
+
+/* As wf_task_hold, of the first. */
+static void find_first(void)
+{
+    if (wf_load_acquire(&id) != 1 || !wf_state_hold(state)) {
+        return;
+    }
+    if (wf_load_relaxed(&id) == 1) {
+        MODEL_REQUIRE(wf_plain_load(&body) == 1); /* it is the one, and stays */
+    }
+    if (wf_state_unref(state)) {
+        put_back();
+    }
+}
+
+static void start_found_with_handle(void)
+{
+    start_found();
+    wf_state_init(state, 2);
+}
+
+/* As weft_drop: the last reference goes without a locked instruction. */
+static void drop_handle(void)
+{
+    bool is_last = wf_state_is_sole(state);
+    if (is_last) {
+        wf_state_retire(state);
+    } else {
+        is_last = wf_state_unref(state);
+    }
+    if (is_last) {
+        put_back();
+    }
+}
+
+static void run_one(void)
+{
+    (void)end_one();
+}
+
+static void check_spent(void)
+{
+    MODEL_REQUIRE(spent[1] == 1);
+    MODEL_REQUIRE(spent[2] <= 1);
+    MODEL_REQUIRE(wf_load_relaxed(&id) == 0);
+    free_state();
+}
+
 static const struct model_test tests[] = {
     {.name = "one wake",
      .setup = start,
@@ -329,13 +429,19 @@ static const struct model_test tests[] = {
      .threads = {run_and_hand_over, look_and_drop, look_and_drop},
      .names = {"worker", "looker 1", "looker 2"},
      .check = check_freed},
+    {.name = "one who finds a task by its id",
+     .setup = start_found,
+     .threads = {run_one_after_the_other, find_first},
+     .names = {"worker", "finder"},
+     .check = check_spent},
+    {.name = "one who finds a task whose handle is dropped",
+     .setup = start_found_with_handle,
+     .threads = {run_one, drop_handle, find_first},
+     .names = {"worker", "holder", "finder"},
+     .check = check_spent},
 };
 
 static const struct model_equivalent equivalents[] = {
-    {"wf_state_complete: wf_cas_acq_rel_both(&state->word) -> release",
-     "It replaces the word that an acquire before it has read, the load or the last failure; and "
-     "whoever is last has read a word in which no other reference was left, so nobody can have "
-     "changed it there and back since."},
     {"wf_state_unjoin: wf_fetch_sub_acq_rel(&state->word) -> acquire",
      "Who takes its join back then gives back the handle, and that releases."},
     {"wf_state_share: wf_fetch_or_acq_rel(&state->word) -> acquire",
