@@ -194,7 +194,8 @@ struct wf_node *wf_deque_steal_half(struct wf_deque *from, struct wf_deque *into
     WEFT_ASSERT(from != into);
     size_t count = wf_deque_count(from);
     struct wf_node *newest = NULL;
-    for (size_t left = count - count / 2; left > 0; left--) {
+    size_t left = count - count / 2;
+    while (left > 0) { /* Each turn in which it gets nothing another takes one. */
         /* Room first: an item in hand that fits nowhere would be lost. */
         wf_deque_pos bottom = wf_load_relaxed(&into->bottom); /* relaxed: the thief owns `into` */
         if (newest != NULL && with_room(into, bottom) == NULL) {
@@ -207,8 +208,10 @@ struct wf_node *wf_deque_steal_half(struct wf_deque *from, struct wf_deque *into
             break;
         }
         if (result == WF_STEAL_LOST) {
-            continue; /* somebody else took it: one less for us */
+            left -= newest != NULL ? 1 : 0; /* one less for us; but who has none asks again */
+            continue;
         }
+        left--;
         wf_counter_add(&into->counters.stolen, 1);
         if (newest != NULL) {
             int rc = put(into, newest);

@@ -63,7 +63,7 @@ FAULTS = [
      ("    const bool is_last = wf_idle_asleep(&runtime->idle) >= wf_in_play(runtime);",
       "    const bool is_last = false;")),
     ("deque: half in one CAS", "model_deque", "src/queue/deque.c",
-     ("""    for (size_t left = count - count / 2; left > 0; left--) {""",
+     ("""    while (left > 0) {""",
       """    wf_deque_pos top_ = wf_load_acquire(&from->top);
     wf_fence_seq_cst();
     wf_deque_pos bottom_ = wf_load_acquire(&from->bottom);
@@ -83,7 +83,7 @@ FAULTS = [
         }
         return items[half - 1];
     }
-    for (size_t left = count - count / 2; left > 0; left--) {""")),
+    while (left > 0) {""")),
     ("deque: the last item is popped without a CAS", "model_deque", "src/queue/deque.c",
      ("left == 0 && wf_cas_relaxed(&deque->top, &top, (wf_deque_pos)(top + 1));",
       "left == 0 && (wf_store_relaxed(&deque->top, (wf_deque_pos)(top + 1)), true);")),

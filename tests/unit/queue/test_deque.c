@@ -580,6 +580,26 @@ static void a_steal_of_half_meets_pops(void)
     }
 }
 
+/* S2.24: as long as there is one left, a thief that lost a race has it; with the same in
+ * test_ring.c, and any_worker_is_robbed_by_any_other in test_search.c. */
+static void a_thief_that_lost_a_race_asks_again(void)
+{
+    step_require();
+    const step_fn rivals[] = {steal_too, pop};
+    for (size_t i = 0; i < 2 * 4; i++) {
+        const size_t filled = 2 + i / 2;
+        bool is_inside = true;
+        for (uint64_t at = 1; is_inside; at++) {
+            static struct scene scene;
+            build_scene(&scene, filled);
+            is_inside = step_interrupt(at, steal_half, rivals[i % 2], &scene);
+            CHECK_EQ(scene.thief.count, 1);
+            check_scene(&scene);
+        }
+    }
+    check_reached("deque.steal_lost");
+}
+
 /* behaviour 7, for every place where the two can meet */
 static void growth_meets_a_steal(void)
 {
@@ -694,6 +714,7 @@ static const struct tap_test tests[] = {
     TAP_TEST_LIMIT(a_pop_and_a_steal_are_both_interrupted, LIMIT_STEPPED_S),
     TAP_TEST(a_steal_meets_a_steal),
     TAP_TEST_LIMIT(a_steal_of_half_meets_pops, LIMIT_STEPPED_S),
+    TAP_TEST_LIMIT(a_thief_that_lost_a_race_asks_again, LIMIT_STEPPED_S),
     TAP_TEST_LIMIT(growth_meets_a_steal, LIMIT_STEPPED_S),
     TAP_TEST(each_operation_takes_a_fixed_number_of_steps),
     TAP_TEST(a_deque_grows_while_thieves_steal),

@@ -652,6 +652,23 @@ static void a_pop_meets_a_steal(void)
     check_reached("ring.claim_lost");
 }
 
+/* S2.24: as long as there is one left, a thief that lost a race to the owner has it. */
+static void a_thief_that_lost_a_race_asks_again(void)
+{
+    step_require();
+    for (size_t filled = 2; filled <= 5; filled++) {
+        bool is_inside = true;
+        for (uint64_t at = 1; is_inside; at++) {
+            static struct scene scene;
+            build_scene(&scene, filled, 0);
+            is_inside = step_interrupt(at, steal, pop, &scene);
+            CHECK(scene.stolen != NULL);
+            check_scene(&scene, 0);
+        }
+    }
+    check_reached("ring.claim_lost");
+}
+
 static void a_pop_and_a_steal_are_both_interrupted(void)
 {
     check_every_pair(1, steal, pop);
@@ -718,6 +735,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(an_owner_that_only_pushes_finds_the_room_that_thieves_made),
     TAP_TEST(an_owner_does_not_pop_what_thieves_took),
     TAP_TEST(a_pop_meets_a_steal),
+    TAP_TEST_LIMIT(a_thief_that_lost_a_race_asks_again, LIMIT_STEPPED_S),
     TAP_TEST_LIMIT(a_pop_and_a_steal_are_both_interrupted, LIMIT_STEPPED_S),
     TAP_TEST(a_steal_meets_a_steal),
     TAP_TEST_LIMIT(a_push_into_a_full_ring_meets_a_steal, LIMIT_STEPPED_S),

@@ -142,7 +142,8 @@ static void rob_until_all_were(enum weft_order order)
     CHECK_EQ(weft_runtime_close(robbery.scene.runtime, -1), 0);
 }
 
-/* S0.12, S0.15, S2.3, S2.13, S3.12; part of S2.24: what it loses a race for is not shown. */
+/* S0.12, S0.15, S2.3, S2.13, S2.24, S3.12: whom it loses a race at is asked again in test_ring.c
+ * and test_deque.c. */
 static void any_worker_is_robbed_by_any_other(void)
 {
     rob_until_all_were(WEFT_ORDER_FAIR);
