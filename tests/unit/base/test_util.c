@@ -15,7 +15,8 @@
 
 /* ---- random numbers ------------------------------------------------------------------------ */
 
-/* part of S4.7: each worker chooses its victims by a generator of the xorshift+ family. */
+/* S4.7: each worker chooses its victims by a generator of the xorshift+ family; that it has one of
+ * its own is shown in tests/unit/sched/test_search.c. */
 static void the_generator_is_xorshift128_plus(void)
 {
     static const uint64_t expected[] = {

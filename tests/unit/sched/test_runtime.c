@@ -282,7 +282,7 @@ static intptr_t meet(void *arg)
     return 0;
 }
 
-/* behaviour 18: more than a word of the bitmap of sleepers; and more than there are CPUs */
+/* behaviour 18, S4.41: more than a word of the bitmap of sleepers; and more than there are CPUs */
 static void seventy_workers_work_at_once(void)
 {
     enum { WORKERS = 70 };

@@ -150,6 +150,45 @@ static void any_worker_is_robbed_by_any_other(void)
     rob_until_all_were(WEFT_ORDER_DEPTH_FIRST);
 }
 
+enum { DRAWS_MOST = 1000000 };
+
+struct lottery {
+    struct scene scene;
+    struct wf_random randoms[WORKERS_MOST]; /* plain: as each worker's was when it was held */
+};
+
+static void show_generator(struct scene *scene, unsigned worker)
+{
+    struct lottery *lottery = wf_container_of(scene, struct lottery, scene);
+    lottery->randoms[worker] = wf_worker_self()->random;
+}
+
+/* How many numbers were drawn since the seed; DRAWS_MOST: it has another. */
+static unsigned draws_since(uint64_t seed, const struct wf_random *random)
+{
+    struct wf_random draws;
+    wf_random_init(&draws, seed);
+    unsigned count = 0;
+    while (count < DRAWS_MOST && memcmp(&draws, random, sizeof(draws)) != 0) {
+        (void)wf_random_next(&draws);
+        count++;
+    }
+    return count;
+}
+
+/* S4.7: with the_generator_is_xorshift128_plus in test_util.c.  All begin from the seed of the
+ * options, each at another place, so that they do not all rob the same one. */
+static void every_worker_draws_numbers_of_its_own(void)
+{
+    struct lottery lottery = {.scene = {.load = show_generator}};
+    scene_open(&lottery.scene, WEFT_ORDER_FAIR, WORKERS_MOST);
+    scene_play(&lottery.scene, &lottery.scene.loaded, WORKERS_MOST);
+    CHECK_EQ(weft_runtime_close(lottery.scene.runtime, -1), 0);
+    for (unsigned i = 0; i < WORKERS_MOST; i++) {
+        CHECK(draws_since(tap_seed() + i, &lottery.randoms[i]) < DRAWS_MOST);
+    }
+}
+
 /* ---- in which order -------------------------------------------------------------------------- */
 
 /* What one worker ran, while the other was held. */
@@ -360,6 +399,115 @@ static void the_interval_follows_what_tasks_do(void)
     }
 }
 
+/* Of the only worker, plain: since its last look at the clock. */
+static int64_t looked_ns;
+static uint32_t turns_since;
+static uint32_t turns_most;
+
+static intptr_t count_turns(void *arg)
+{
+    for (int i = 0; i < *(const int *)arg; i++) {
+        const int64_t now_ns = wf_worker_self()->now_ns;
+        turns_since = now_ns == looked_ns ? turns_since + 1 : 1;
+        turns_most = turns_since > turns_most ? turns_since : turns_most;
+        looked_ns = now_ns;
+        CHECK(turns_since <= WF_CLOCK_INTERVAL_MAX + 1); /* with the one that it found then */
+        CHECK_EQ(weft_yield(), 0);
+    }
+    return 0;
+}
+
+static intptr_t take_short_turns(void *arg)
+{
+    (void)arg;
+    enum { TASKS = 4 };
+    int turns = 500;
+    weft_task *tasks[TASKS];
+    for (int i = 0; i < TASKS; i++) {
+        tasks[i] = go(count_turns, &turns);
+    }
+    return weft_await_all(tasks, TASKS, NULL);
+}
+
+/* S4.6, S4.33: what it then does is shown by the_interval_follows_what_tasks_do, by
+ * timers_fire_while_all_are_busy in test_time.c, and by news_are_heard_while_all_are_busy in
+ * test_fd.c: in all of them nobody is ever idle.  A turn that the machine makes long is one after
+ * which it looks; some time there are as many short ones in a row as there may be. */
+static void a_busy_worker_looks_around_after_a_few_turns(void)
+{
+    const enum weft_order orders[] = {WEFT_ORDER_FAIR, WEFT_ORDER_DEPTH_FIRST};
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+        const weft_options options = options_for(orders[i], 1);
+        turns_most = 0;
+        do {
+            turns_since = 0;
+            CHECK_EQ(weft_run(take_short_turns, NULL, &options), 0);
+        } while (turns_most < WF_CLOCK_INTERVAL_MAX && !IS_SLOW);
+    }
+}
+
+struct patience {
+    weft_runtime *runtime;
+    bool is_injected; /* all plain: there is one worker */
+    bool has_run;
+    unsigned turns; /* that began since */
+};
+
+static intptr_t be_seen(void *arg)
+{
+    struct patience *patience = arg;
+    patience->has_run = true;
+    return 0;
+}
+
+static void *inject_one(void *arg)
+{
+    struct patience *patience = arg;
+    CHECK_EQ(weft_runtime_spawn(patience->runtime, NULL, be_seen, patience, NULL), 0);
+    return NULL;
+}
+
+static intptr_t take_long_turns(void *arg)
+{
+    struct patience *patience = arg;
+    while (!patience->has_run) {
+        patience->turns += patience->is_injected ? 1 : 0;
+        const int64_t end_ns = wf_clock_now() + WF_GLOBAL_LATENCY_NS;
+        while (wf_clock_now() <= end_ns) {
+        }
+        CHECK_EQ(weft_yield(), 0);
+    }
+    return 0;
+}
+
+static intptr_t wait_for_the_global_queue(void *arg)
+{
+    (void)arg;
+    struct patience patience = {.runtime = weft_runtime_self()};
+    weft_task *tasks[2] = {go(take_long_turns, &patience), go(take_long_turns, &patience)};
+    while (info_of(tasks[1]).runs < 2 * WF_CLOCK_INTERVAL_MAX) { /* it knows that turns are long */
+        CHECK_EQ(weft_yield(), 0);
+    }
+    let_a_thread(inject_one, &patience);
+    patience.is_injected = true;
+    CHECK_EQ(weft_await_all(tasks, 2, NULL), 0);
+    CHECK(patience.turns <= 3); /* the one that runs, and the look is never twice in a row */
+    return 0;
+}
+
+/* S4.41: a millisecond; as a number of turns, since those may take as long as they like.  For the
+ * workers see seventy_workers_work_at_once and bad_options_are_refused_by_name in test_runtime.c.
+ */
+static void a_busy_worker_sees_the_global_queue_after_a_millisecond(void)
+{
+    CHECK_EQ(WF_GLOBAL_LATENCY_NS, WEFT_MILLISECOND);
+    for (int i = 0; i < 2; i++) {
+        const weft_options options =
+            options_for(i == 0 ? WEFT_ORDER_FAIR : WEFT_ORDER_DEPTH_FIRST, 1);
+        CHECK_EQ(weft_run(wait_for_the_global_queue, NULL, &options), 0);
+    }
+}
+
 /* ---- what belongs to whom -------------------------------------------------------------------- */
 
 struct estate {
@@ -451,10 +599,13 @@ static void nothing_interrupts_a_task_that_does_not_ask(void)
 
 static const struct tap_test tests[] = {
     TAP_TEST(any_worker_is_robbed_by_any_other),
+    TAP_TEST(every_worker_draws_numbers_of_its_own),
     TAP_TEST(a_worker_looks_near_before_it_looks_far),
     TAP_TEST(a_share_of_the_global_queue_is_fetched_at_once),
     TAP_TEST(the_interval_follows_from_the_length_of_a_turn),
     TAP_TEST(the_interval_follows_what_tasks_do),
+    TAP_TEST(a_busy_worker_looks_around_after_a_few_turns),
+    TAP_TEST(a_busy_worker_sees_the_global_queue_after_a_millisecond),
     TAP_TEST(every_worker_and_every_runtime_has_its_own),
     TAP_TEST(nothing_interrupts_a_task_that_does_not_ask),
 };

@@ -80,6 +80,55 @@ static void a_complete_task_is_neither_woken_nor_cancelled(void)
     CHECK(wf_state_unref(&state));
 }
 
+/* The flags that two words do not have in common. */
+static unsigned changed_flags(uint64_t before, struct wf_state *state)
+{
+    const uint64_t changed = (before ^ wf_load_relaxed(&state->word)) >> 24 & 0xff;
+    return (unsigned)changed;
+}
+
+/* S4.43: that nobody will ever want the result needs no flag, since there are no handles: the run
+ * has the only reference, and its end frees the task. */
+static void each_thing_that_is_said_of_a_task_is_a_flag_of_its_own(void)
+{
+    struct wf_state state;
+    int somebody;
+    void *joiner = NULL;
+    unsigned seen = 0;
+    unsigned flag = 0;
+    wf_state_init(&state, 2);
+    for (int i = 0; i < 4; i++) {
+        const uint64_t before = wf_load_relaxed(&state.word);
+        switch (i) {
+        case 0:
+            CHECK_EQ(wf_state_wake(&state), WF_WAKE_NOTED); /* notified */
+            CHECK(view_of(&state).is_notified);
+            break;
+        case 1:
+            CHECK_EQ(wf_state_cancel(&state), WF_WAKE_NOTED); /* notified again, and cancelled */
+            CHECK(view_of(&state).is_cancelled);
+            break;
+        case 2:
+            CHECK(wf_state_join(&state, &somebody)); /* somebody wants the result */
+            break;
+        default:
+            CHECK(wf_state_share(&state)); /* several do */
+            break;
+        }
+        flag = changed_flags(before, &state);
+        CHECK_EQ(__builtin_popcount(flag), 1);
+        CHECK_EQ(seen & flag, 0);
+        seen |= flag;
+        CHECK_EQ(view_of(&state).references, 2);
+        CHECK_EQ(view_of(&state).lifecycle, WF_ACTIVE);
+    }
+    CHECK_EQ(wf_state_complete(&state, &joiner), WF_ENDED_SHARED);
+    CHECK(joiner == &somebody);
+    wf_state_init(&state, 1); /* nobody ever will */
+    CHECK(!wf_state_has_one_handle(&state));
+    CHECK_EQ(end_of(&state), WF_ENDED_LAST);
+}
+
 /* S2.20: each step of a life is one operation on the word; those before and after this one are in
  * the tests around it. */
 static void the_end_hands_over_who_joined(void)
@@ -266,6 +315,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_wake_while_active_is_taken_by_the_next_park),
     TAP_TEST(only_the_first_wake_of_an_idle_task_queues_it),
     TAP_TEST(a_complete_task_is_neither_woken_nor_cancelled),
+    TAP_TEST(each_thing_that_is_said_of_a_task_is_a_flag_of_its_own),
     TAP_TEST(the_end_hands_over_who_joined),
     TAP_TEST(two_handles_are_not_one_and_a_run),
     TAP_TEST(who_joins_too_late_is_told),
