@@ -202,9 +202,122 @@ static void only_who_is_called_wakes(void)
     }
 }
 
+/* ---- who is about to sleep ------------------------------------------------------------------- */
+
+enum { LATE_ROUNDS = 1000 };
+
+struct late {
+    weft_sem sem;
+    int plain; /* what it was called for */
+};
+
+static intptr_t take_what_is_there(void *arg)
+{
+    const struct late *late = arg;
+    return late->plain;
+}
+
+static intptr_t wait_and_take(void *arg)
+{
+    struct late *late = arg;
+    CHECK_EQ(weft_sem_acquire(&late->sem, 1), 0);
+    return take_what_is_there(arg);
+}
+
+static void wait_without_sleep(weft_task *task, intptr_t result)
+{
+    intptr_t got = -1;
+    while (weft_try_join(task, &got) == -EAGAIN) { /* so the next comes as soon as it can */
+        (void)sched_yield();
+    }
+    CHECK_EQ(got, result);
+    weft_drop(task);
+}
+
+/* Each comes when the worker has just ended the one before, and looks for the next, or says that it
+ * sleeps, or does: for that worker alone, or for whoever comes. */
+static void come_late(weft_runtime *runtime, const struct setting *setting)
+{
+    (void)setting;
+    const weft_task_options options[] = {{.is_pinned = true}, {.is_pinned = false}};
+    struct late late = {.plain = 0};
+    for (int i = 0; i < LATE_ROUNDS; i++) {
+        weft_task *task = NULL;
+        late.plain = i;
+        CHECK_EQ(weft_runtime_spawn(runtime, &task, take_what_is_there, &late, &options[i / 2 % 2]),
+                 0);
+        wait_without_sleep(task, i);
+    }
+    for (int i = 0; i < LATE_ROUNDS; i++) {
+        weft_task *task = NULL;
+        CHECK_EQ(weft_runtime_spawn(runtime, &task, wait_and_take, &late, &options[i / 2 % 2]), 0);
+        wait_for_state(task, WEFT_BLOCKED);
+        late.plain = i;
+        CHECK_EQ(weft_sem_release(&late.sem, 1), 0);
+        wait_without_sleep(task, i);
+    }
+}
+
+/* S4.17: nobody wakes by itself, so one that is forgotten hangs the test. */
+static void what_comes_for_a_worker_that_falls_asleep_is_run(void)
+{
+    open_under(EVERYWHERE, come_late);
+}
+
+static void check_queues_are_empty(weft_runtime *runtime, unsigned workers)
+{
+    for (unsigned i = 0; i < workers; i++) {
+        weft_counters counters;
+        CHECK_EQ(weft_worker_stats(runtime, i, &counters), 0);
+        CHECK_EQ(counters.queue_depth, 0);
+    }
+    CHECK_EQ(stats_of(runtime).global_depth, 0);
+}
+
+struct litter {
+    wf_atomic_u32 ran;
+    uint32_t count;
+};
+
+/* Ends with as many in the worker's own place of the newest and queue. */
+static intptr_t leave_some_behind(void *arg)
+{
+    struct litter *litter = arg;
+    for (uint32_t i = 0; i < litter->count; i++) {
+        CHECK_EQ(weft_spawn(NULL, count_up, &litter->ran, NULL), 0);
+    }
+    return 0;
+}
+
+static void sleep_with_nothing_left(weft_runtime *runtime, const struct setting *setting)
+{
+    const bool has_slot = setting->policy == WEFT_POLICY_STEAL &&
+                          setting->order == WEFT_ORDER_FAIR && setting->workers == 1 && HAS_ORDER;
+    for (uint32_t count = 1; count <= 10; count++) {
+        struct litter litter = {.count = count};
+        const uint64_t hits = stats_of(runtime).total.lifo_hits;
+        CHECK_EQ(weft_await(go_into(runtime, leave_some_behind, &litter)), 0);
+        wait_until_all_sleep(runtime, setting->workers);
+        while (stats_of(runtime).live > 0) { /* it may have been on its way to the first sleep */
+            wait_until_all_sleep(runtime, setting->workers);
+        }
+        check_queues_are_empty(runtime, setting->workers);
+        CHECK_EQ(wf_load_acquire(&litter.ran), count); /* to raise_by_one */
+        CHECK(!has_slot || stats_of(runtime).total.lifo_hits > hits);
+    }
+}
+
+/* S4.32: and when it is awake again it runs what is its own, the newest first. */
+static void who_sleeps_has_left_nothing_in_its_queues(void)
+{
+    open_under(EVERYWHERE, sleep_with_nothing_left);
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(nobody_wakes_by_itself),
     TAP_TEST(what_comes_from_outside_is_run_at_once),
     TAP_TEST(only_who_is_called_wakes),
+    TAP_TEST(what_comes_for_a_worker_that_falls_asleep_is_run),
+    TAP_TEST(who_sleeps_has_left_nothing_in_its_queues),
 };
 TAP_MAIN(tests)
