@@ -276,7 +276,7 @@ static intptr_t fail_beside_others(void *arg)
     return 0;
 }
 
-/* part of behaviour 30, part of S2.52: what fails takes no worker along. */
+/* part of behaviour 30, S2.52: what fails takes no worker along. */
 static void a_failure_leaves_the_others_alone(void)
 {
     run_under(EVERYWHERE, fail_beside_others);

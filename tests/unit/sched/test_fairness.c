@@ -166,7 +166,8 @@ static intptr_t hog_by_check(void *arg)
     return hog_by(weft_check);
 }
 
-/* part of behaviour 21, part of S2.6: a loop that computes, and asks now and then. */
+/* part of behaviour 21, S2.6: a loop that computes, and asks now and then; of those that never ask
+ * see endless_loops_do_not_stop_the_others in test_hogs.c. */
 static void a_task_that_computes_starves_neither_queue(void)
 {
     run_under(EVERYWHERE, hog_by_check);

@@ -153,7 +153,7 @@ static intptr_t run_a_crowd(void *arg)
     return 0;
 }
 
-/* part of S2.52: out of memory is an error of one task, whose worker goes on */
+/* S2.52: out of memory is an error of one task, whose worker goes on */
 static void who_gets_no_stack_ends_with_an_error(void)
 {
     fail_each(run_a_crowd, 4);

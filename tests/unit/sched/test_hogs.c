@@ -112,7 +112,7 @@ static intptr_t live_beside_hogs(void *arg)
     return 0;
 }
 
-/* part of behaviour 22: of loops in C; those of a VM count their operations */
+/* S2.6; part of behaviour 22: of loops in C; those of a VM count their operations */
 static void endless_loops_do_not_stop_the_others(void)
 {
     run_with_spares(EVERYWHERE, live_beside_hogs);

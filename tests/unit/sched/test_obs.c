@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sched/sched.h"
 #include "sched_aids.h"
 
 static char text[1 << 16];
@@ -106,10 +107,149 @@ static void count_ends(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(polled, stats.total.polled);
 }
 
-/* part of S2.8, part of S2.29: statistics */
+/* part of S2.8: statistics */
 static void what_happened_is_counted(void)
 {
     open_under(EVERYWHERE, count_ends);
+}
+
+enum { WORKERS_MOST = 8 };
+
+/* What the worker of each does is known, since it does nothing else. */
+struct ledger {
+    unsigned workers;
+    wf_atomic_u32 arrived;
+    wf_atomic_u32 done;
+    wf_atomic_u32 read;
+};
+
+static intptr_t yield_and_fail(void *arg)
+{
+    for (unsigned i = 0; i < *(const unsigned *)arg; i++) {
+        (void)weft_yield();
+    }
+    return -EIO;
+}
+
+static intptr_t keep_books(void *arg)
+{
+    struct ledger *ledger = arg;
+    const weft_task_options here = {.is_pinned = true};
+    raise_by_one(&ledger->arrived);
+    hold_for(&ledger->arrived, ledger->workers); /* so each is on another */
+    CHECK_EQ(weft_pin(1), 0);
+    weft_counters before;
+    weft_counters after;
+    const unsigned worker = wf_worker_self()->index;
+    unsigned yields = worker + 2;
+    const unsigned count = 2 * worker + 1;
+    CHECK_EQ(weft_worker_stats(weft_runtime_self(), worker, &before), 0);
+    for (unsigned i = 0; i < count; i++) {
+        weft_task *task = NULL;
+        CHECK_EQ(weft_spawn(&task, yield_and_fail, &yields, &here), 0);
+        CHECK_EQ(weft_await(task), -EIO);
+    }
+    raise_by_one(&ledger->done);
+    hold_for(&ledger->done, ledger->workers); /* what the others did is not in it */
+    CHECK_EQ(weft_worker_stats(weft_runtime_self(), worker, &after), 0);
+    CHECK_EQ(after.spawned - before.spawned, count);
+    CHECK_EQ(after.completed - before.completed, count);
+    CHECK_EQ(after.failed - before.failed, count);
+    CHECK_EQ(after.cancelled, before.cancelled);
+    CHECK_EQ(after.yielded - before.yielded, (uint64_t)count * yields);
+    CHECK(after.polled - before.polled >= (uint64_t)count * (yields + 1));
+    CHECK_EQ(after.stolen, before.stolen);
+    CHECK_EQ(after.queue_depth, 0);
+    raise_by_one(&ledger->read);
+    hold_for(&ledger->read, ledger->workers);
+    return weft_pin(0);
+}
+
+static void keep_books_of_each(weft_runtime *runtime, const struct setting *setting)
+{
+    struct ledger ledger = {.workers = setting->workers};
+    weft_task *tasks[WORKERS_MOST];
+    for (unsigned i = 0; i < setting->workers; i++) {
+        tasks[i] = go_into(runtime, keep_books, &ledger);
+    }
+    CHECK_EQ(weft_await_all(tasks, setting->workers, NULL), 0);
+}
+
+/* S2.29 */
+static void each_worker_counts_what_it_does_itself(void)
+{
+    open_under(EVERYWHERE, keep_books_of_each);
+}
+
+static intptr_t begin_and_hold(void *arg)
+{
+    wf_atomic_u32 *cells = arg; /* begun, open */
+    raise_by_one(&cells[0]);
+    hold_for(&cells[1], 1);
+    return 0;
+}
+
+static uint64_t waiting_in(weft_runtime *runtime)
+{
+    const weft_stats stats = stats_of(runtime);
+    return stats.global_depth + stats.total.queue_depth;
+}
+
+static void starve(weft_runtime *runtime, const struct setting *setting)
+{
+    wf_atomic_u32 cells[2] = {{0}, {0}};
+    weft_task *hogs[WORKERS_MOST];
+    weft_task *tasks[GOOD];
+    for (unsigned i = 0; i < setting->workers; i++) {
+        hogs[i] = go_into(runtime, begin_and_hold, cells);
+    }
+    wait_for(&cells[0], setting->workers);
+    for (int i = 0; i < GOOD; i++) {
+        tasks[i] = go_into(runtime, echo, NULL);
+    }
+    while (waiting_in(runtime) < GOOD) { /* the reactor takes its time to see them */
+        (void)sched_yield();
+    }
+    const weft_stats before = stats_of(runtime);
+    for (int i = 0; i < GOOD; i++) {
+        CHECK_EQ(info_of(tasks[i]).runs, 0);
+    }
+    const weft_stats after = stats_of(runtime);
+    CHECK_EQ(waiting_in(runtime), GOOD);               /* they wait */
+    CHECK_EQ(after.total.polled, before.total.polled); /* nobody has a turn */
+    CHECK_EQ(after.parked, 0);                         /* though nobody is idle */
+    raise_by_one(&cells[1]);
+    CHECK_EQ(weft_await_all(hogs, setting->workers, NULL), 0);
+    CHECK_EQ(weft_await_all(tasks, GOOD, NULL), 0);
+    CHECK_EQ(waiting_in(runtime), 0);
+    CHECK(stats_of(runtime).total.polled >= after.total.polled + GOOD);
+}
+
+/* S2.52: with a_failure_leaves_the_others_alone in test_failure.c and a_spawn_never_waits below;
+ * here there are no spares, which would step in. */
+static void starvation_can_be_seen_in_the_statistics(void)
+{
+    open_under(EVERYWHERE, starve);
+}
+
+static intptr_t spawn_many(void *arg)
+{
+    enum { MANY = 1000 };
+    static weft_task *tasks[MANY];
+    (void)arg;
+    const uint64_t runs = info_of(weft_self()).runs;
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_spawn(&tasks[i], echo, NULL, NULL), 0);
+    }
+    CHECK_EQ(info_of(weft_self()).runs, runs); /* it has not been away */
+    return weft_await_all(tasks, MANY, NULL);
+}
+
+/* S2.52: where a limit is reached it is refused at once, if the options do not want it to wait: see
+ * a_runtime_with_a_limit_of_tasks_refuses_and_recovers in test_runtime.c. */
+static void a_spawn_never_waits(void)
+{
+    run_under(EVERYWHERE, spawn_many);
 }
 
 static void ask_badly(weft_runtime *runtime, const struct setting *setting)
@@ -227,6 +367,9 @@ static void a_dump_does_not_mind_tasks_that_come_and_go(void)
 
 static const struct tap_test tests[] = {
     TAP_TEST(what_happened_is_counted),
+    TAP_TEST(each_worker_counts_what_it_does_itself),
+    TAP_TEST(starvation_can_be_seen_in_the_statistics),
+    TAP_TEST(a_spawn_never_waits),
     TAP_TEST(bad_questions_are_refused),
     TAP_TEST(a_dump_has_a_line_for_each_task_and_worker),
     TAP_TEST(a_trace_is_started_once_and_written),
