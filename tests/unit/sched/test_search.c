@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Goal:   where a worker looks for work, in which order, how much it takes from there, and whom it
- *         robs; and that it looks nowhere while its task does not let go of it.
+ *         robs; that it looks nowhere while its task does not let go of it; and that nobody has
+ *         more of the kernel, or of others' priorities, than was said.
  * Method: every worker is held by a task while the queues are filled; then one of them is let go,
  *         and what it runs is written down.  Hostile builds put tasks elsewhere on purpose: there
  *         the same runs, and where things were is not compared.
  */
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "sched/sched.h"
 #include "sched_aids.h"
@@ -591,10 +595,124 @@ static intptr_t compute_beside_another(void *arg)
     return 0;
 }
 
-/* S0.26, S2.5; part of S2.10: there is one worker, and the other task is ready all the time. */
+/* S0.26, S2.5, S2.10: there is one worker, and the other task is ready all the time. */
 static void nothing_interrupts_a_task_that_does_not_ask(void)
 {
     run_under(ON_ONE_WORKER, compute_beside_another);
+}
+
+/* What the kernel grants a thread; outside of Linux's own answers nothing is known of the memory.
+ */
+struct favours {
+    int policy;
+    int nice;
+    cpu_set_t cpus;
+    int memory;
+};
+
+static struct favours favours_of_this_thread(void)
+{
+    struct favours favours = {.policy = sched_getscheduler(0),
+                              .nice = getpriority(PRIO_PROCESS, 0)};
+    CHECK(favours.policy >= 0);
+    CHECK_EQ(sched_getaffinity(0, sizeof(favours.cpus), &favours.cpus), 0);
+    if (syscall(SYS_get_mempolicy, &favours.memory, NULL, 0, NULL, 0) != 0) {
+        favours.memory = 0; /* a kernel without NUMA, or a container that does not say */
+    }
+    return favours;
+}
+
+struct court {
+    struct scene scene;
+    struct favours granted[WORKERS_MOST]; /* plain: to the thread of each worker */
+    struct favours of_the_high[WORKERS_MOST];
+};
+
+static intptr_t note_favours(void *arg)
+{
+    *(struct favours *)arg = favours_of_this_thread();
+    return 0;
+}
+
+static void look_at_favours(struct scene *scene, unsigned worker)
+{
+    struct court *court = wf_container_of(scene, struct court, scene);
+    const weft_task_options high = {.is_pinned = true, .priority = WEFT_PRIORITY_HIGH};
+    weft_task *task = NULL;
+    court->granted[worker] = favours_of_this_thread();
+    CHECK_EQ(weft_pin(1), 0);
+    CHECK_EQ(weft_spawn(&task, note_favours, &court->of_the_high[worker], &high), 0);
+    CHECK_EQ(weft_await(task), 0);
+    CHECK_EQ(weft_pin(0), 0);
+}
+
+static void check_same(const struct favours *one, const struct favours *other)
+{
+    CHECK_EQ(one->policy, other->policy);
+    CHECK_EQ(one->nice, other->nice);
+    CHECK(CPU_EQUAL(&one->cpus, &other->cpus));
+    CHECK_EQ(one->memory, other->memory);
+}
+
+/* S2.10: no class of real time, no place of its own, also for tasks that go before others. */
+static void workers_are_threads_like_any_other(void)
+{
+    struct court court = {.scene = {.load = look_at_favours}};
+    const struct favours ours = favours_of_this_thread();
+    scene_open(&court.scene, WEFT_ORDER_FAIR, WORKERS_MOST);
+    scene_play(&court.scene, &court.scene.loaded, WORKERS_MOST);
+    CHECK_EQ(weft_runtime_close(court.scene.runtime, -1), 0);
+    for (unsigned i = 0; i < WORKERS_MOST; i++) {
+        check_same(&ours, &court.granted[i]);
+        check_same(&ours, &court.of_the_high[i]);
+    }
+}
+
+struct heir {
+    weft_mutex mutex;
+    wf_atomic_u32 is_held;
+    wf_atomic_u32 open;
+};
+
+static intptr_t have_the_mutex(void *arg)
+{
+    struct heir *heir = arg;
+    CHECK_EQ(weft_mutex_lock(&heir->mutex), 0);
+    raise_by_one(&heir->is_held);
+    wait_for(&heir->open, 1);
+    return weft_mutex_unlock(&heir->mutex);
+}
+
+static intptr_t want_the_mutex(void *arg)
+{
+    struct heir *heir = arg;
+    CHECK_EQ(weft_mutex_lock(&heir->mutex), 0);
+    return weft_mutex_unlock(&heir->mutex);
+}
+
+static intptr_t wait_for_the_low(void *arg)
+{
+    (void)arg;
+    struct heir heir = {.is_held = {0}};
+    weft_task *low = NULL;
+    weft_task *high = NULL;
+    const weft_task_options lowly = {.priority = WEFT_PRIORITY_LOW};
+    const weft_task_options highly = {.priority = WEFT_PRIORITY_HIGH};
+    CHECK_EQ(weft_spawn(&low, have_the_mutex, &heir, &lowly), 0);
+    wait_for(&heir.is_held, 1);
+    CHECK_EQ(weft_spawn(&high, want_the_mutex, &heir, &highly), 0);
+    wait_for_state(high, WEFT_BLOCKED);
+    CHECK_EQ(info_of(high).wait, WEFT_WAIT_MUTEX);
+    CHECK_EQ(info_of(low).priority, WEFT_PRIORITY_LOW);
+    raise_by_one(&heir.open);
+    CHECK_EQ(weft_await(high), 0);
+    return weft_await(low);
+}
+
+/* S2.10 */
+static void who_is_waited_for_inherits_no_priority(void)
+{
+    run_under(EVERYWHERE, wait_for_the_low);
 }
 
 static const struct tap_test tests[] = {
@@ -608,5 +726,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_busy_worker_sees_the_global_queue_after_a_millisecond),
     TAP_TEST(every_worker_and_every_runtime_has_its_own),
     TAP_TEST(nothing_interrupts_a_task_that_does_not_ask),
+    TAP_TEST(workers_are_threads_like_any_other),
+    TAP_TEST(who_is_waited_for_inherits_no_priority),
 };
 TAP_MAIN(tests)
