@@ -87,8 +87,8 @@ typedef int64_t wf_deque_diff;
 #define WF_GLOBAL_INTERVAL_MAX (WF_RING_CAPACITY - 1)
 #define WF_TURN_FIRST_NS INT64_C(50000)
 #define WF_TURN_WEIGHT 10
-/* While turns are longer than this, in nanoseconds, the clock is read at each of them, so that a
- * sudden change is seen at once; it costs 16 ns. */
+/* While turns are longer than this, in nanoseconds, the clock is read at each of them; it costs
+ * 16 ns.  That they have become so is seen after WF_CLOCK_INTERVAL_MAX turns at the latest. */
 #define WF_TURN_LONG_NS INT64_C(1000)
 /* ... and else at least every so many turns. */
 #define WF_CLOCK_INTERVAL_MAX 32u
@@ -201,14 +201,18 @@ typedef int64_t wf_deque_diff;
 #define WF_JOIN_LOCKS 64u
 
 /* How often one who waits for a mutex may be woken and find that another was faster, before the
- * mutex is handed over to it; 0: always.  And looks at a mutex that somebody else has, with a pause
- * before each, before it is waited for.  Both measured: see
- * docs/adr/0014-a-mutex-may-be-overtaken.md. */
+ * mutex is handed over to it; 0: always.  Measured: docs/adr/0014-a-mutex-may-be-overtaken.md. */
 #define WF_MUTEX_LOSSES_MAX 1u
+/* Hints to the CPU, of some 16 ns, that who finds a lock taken waits the first time, and the last
+ * time before it queues, if it can: 1.5 us in all.  Measured:
+ * docs/adr/0019-who-waits-stays-away.md.
+ */
 #ifdef WF_MODEL
-#define WF_MUTEX_SPIN 0u
+#define WF_BACKOFF_FIRST 1u
+#define WF_BACKOFF_MAX 0u
 #else
-#define WF_MUTEX_SPIN 30u
+#define WF_BACKOFF_FIRST 32u
+#define WF_BACKOFF_MAX 64u
 #endif
 
 /* Tasks that are granted something by one call before it wakes them: it then takes the lock of what

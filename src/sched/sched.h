@@ -312,7 +312,7 @@ struct wf_worker {
     bool is_looking;         /* [owner]  at the driver in passing: what that wakes stands behind */
     bool has_seen_closing;   /* [owner] */
     int64_t watch_until_ns;  /* [owner]  how long it sleeps, if it is the watcher */
-    bool is_owing;      /* [owner]  the driver has something for it to do: see wf_driver_flush */
+    bool is_owing;      /* [owner]  the driver may have something to do for it: wf_driver_flush */
     int64_t flushed_ns; /* [owner]  when it last did so although it had tasks */
     struct wf_driver *watch_driver; /* [owner]  in whose berth; NULL: there is none */
     uint64_t round;                 /* [owner]  the same as `rounds`, but for its lowest bit */

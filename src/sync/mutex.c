@@ -227,11 +227,12 @@ static bool take_spinning(struct wf_mutex *mutex, uintptr_t holder, uintptr_t ta
 {
     const struct wf_worker *worker = wf_worker_self();
     const bool is_alone = worker != NULL && worker->is_lone;
-    for (unsigned left = is_alone ? 0 : WF_MUTEX_SPIN; left > 0; left--) {
+    unsigned hints = is_alone ? WF_BACKOFF_MAX + 1 : WF_BACKOFF_FIRST;
+    while (hints <= WF_BACKOFF_MAX) {
         if (take(mutex, holder, taken_off)) {
             return true;
         }
-        wf_spin_hint();
+        wf_backoff(&hints);
     }
     return take(mutex, holder, taken_off);
 }

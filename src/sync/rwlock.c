@@ -10,6 +10,7 @@
  * In order of arrival: a writer that waits keeps readers that come later waiting, so it is not
  * starved by them; readers that wait between two writers are let in together, so they are not
  * starved by writers either.  Who leaves the queue may have kept others waiting: it serves them.
+ * Where nobody waits yet, who finds it taken stays away for a moment first (wf_backoff).
  */
 #include <errno.h>
 
@@ -256,11 +257,29 @@ bool wf_rwlock_is_written(const struct wf_rwlock *rwlock, uintptr_t holder)
     return (wf_load_relaxed(&rwlock->word) & ~WAITERS) == writer_word(holder);
 }
 
+/* [any]  Locks it if others let go of it soon, on another CPU.  Not beside those who wait. */
+static bool take_spinning(struct wf_rwlock *rwlock, uint32_t wanted, uintptr_t holder)
+{
+    const struct wf_worker *worker = wf_worker_self();
+    const bool is_alone = worker != NULL && worker->is_lone;
+    unsigned hints = is_alone ? WF_BACKOFF_MAX + 1 : WF_BACKOFF_FIRST;
+    while (hints <= WF_BACKOFF_MAX && (wf_load_relaxed(&rwlock->word) & WAITERS) == 0) {
+        wf_backoff(&hints); /* relaxed above: a guess */
+        if (take(rwlock, wanted, holder)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static __attribute__((noinline)) int lock_slowly(struct wf_rwlock *rwlock, struct weft_task *self,
                                                  uint32_t wanted, uintptr_t holder)
 {
     if (wf_rwlock_is_written(rwlock, holder)) {
         return -EDEADLK;
+    }
+    if (take_spinning(rwlock, wanted, holder)) {
+        return hold(rwlock, wanted, self);
     }
     int rc = self != NULL ? wf_interrupted(self) : 0;
     if (rc != 0) {

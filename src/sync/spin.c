@@ -60,9 +60,15 @@ static bool may_be_open(struct wf_spin *spin)
 void wf_spin_wait(struct wf_spin *spin)
 {
     unsigned looks = 0;
+    unsigned hints = WF_BACKOFF_FIRST;
     do { /* Ends when the holder has released it, and nobody else was faster. */
-        do {
+        if (hints <= WF_BACKOFF_MAX) {
+            wf_backoff(&hints);
+        } else {
             wf_spin_pause(&spin->word, 1, looks++);
-        } while (!may_be_open(spin));
+        }
+        while (!may_be_open(spin)) {
+            wf_spin_pause(&spin->word, 1, looks++);
+        }
     } while (wf_exchange_acquire(&spin->word, 1) != 0); /* (K1) */
 }

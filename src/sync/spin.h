@@ -20,6 +20,18 @@ struct wf_spin {
     wf_atomic_u32 word; /* [any: exchange]  1: held */
 };
 
+/* [any]  Between two attempts, the first time so many hints to the CPU, and each time twice as
+ * many. Who comes back at once takes the line from the holder, which has to fetch it again for its
+ * next step, and so on: each step then costs a message between two CPUs.  Who stays away for as
+ * long as some ten steps take finds the lock open as often, and leaves the other in peace. */
+static inline void wf_backoff(unsigned *hints)
+{
+    for (unsigned i = *hints; i > 0; i--) {
+        wf_spin_hint();
+    }
+    *hints *= 2;
+}
+
 /* spin.c  [any]  Between two looks at a word which somebody is about to change from `held`;
  * `looks` is their number. */
 void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned looks);
