@@ -305,6 +305,62 @@ static intptr_t blocked_task(void *arg)
     return 0;
 }
 
+/* The same without stacks: their gate is a latch. */
+struct passer {
+    weft_wait_future gate;
+    bool has_arrived;
+};
+
+static weft_poll pass_gate(weft_cx *cx, void *state, intptr_t *result)
+{
+    struct passer *passer = state;
+    if (!passer->has_arrived) {
+        passer->has_arrived = true;
+        (void)wf_fetch_add_relaxed(&arrived, 1); /* relaxed: as above */
+    }
+    return weft_poll_future(cx, &passer->gate.future, result);
+}
+
+static intptr_t blocked_poll_task(void *arg)
+{
+    struct blocked *blocked = arg;
+    weft_task **tasks = allocate(blocked->count, sizeof(weft_task *));
+    weft_latch gate = WEFT_LATCH_INIT(1);
+    struct passer passer = {.has_arrived = false};
+    wf_store_relaxed(&arrived, 0);
+    const uint64_t start_ns = bench_now_ns();
+    for (uint64_t i = 0; i < blocked->count; i++) {
+        weft_latch_future(&passer.gate, &gate);
+        WEFT_CHECK(weft_spawn_poll(&tasks[i], pass_gate, &passer, sizeof(passer), NULL) == 0);
+    }
+    while (wf_load_relaxed(&arrived) < blocked->count) {
+        WEFT_CHECK(weft_yield() == 0);
+    }
+    const uint64_t blocked_ns = bench_now_ns();
+    WEFT_CHECK(weft_latch_count_down(&gate, 1) == 0);
+    for (uint64_t i = 0; i < blocked->count; i++) {
+        WEFT_CHECK(weft_await(tasks[i]) == 0);
+    }
+    blocked->create_ns = blocked_ns - start_ns;
+    blocked->wake_ns = bench_now_ns() - blocked_ns;
+    free(tasks);
+    return 0;
+}
+
+static uint64_t blocked_create_poll(uint64_t ops, unsigned workers)
+{
+    struct blocked blocked = {.count = ops};
+    (void)run_task(blocked_poll_task, &blocked, workers);
+    return blocked.create_ns;
+}
+
+static uint64_t blocked_wake_poll(uint64_t ops, unsigned workers)
+{
+    struct blocked blocked = {.count = ops};
+    (void)run_task(blocked_poll_task, &blocked, workers);
+    return blocked.wake_ns;
+}
+
 static uint64_t blocked_create(uint64_t ops, unsigned workers)
 {
     struct blocked blocked = {.count = ops};
@@ -480,7 +536,9 @@ static const struct bench_row rows[] = {
     {"steal-parked", "weft", "theft", 500, 0, steal_parked},
     {"steal-searching", "weft", "theft", 20000, 0, steal_searching},
     {"blocked-1m-create", "weft", "task", 1000000, 1, blocked_create},
+    {"blocked-1m-create", "weft-poll", "task", 1000000, 1, blocked_create_poll},
     {"blocked-1m-wake", "weft", "task", 1000000, 1, blocked_wake},
+    {"blocked-1m-wake", "weft-poll", "task", 1000000, 1, blocked_wake_poll},
     {"idle-5s", "weft", "100 ms", 50, 1, idle},
 };
 
@@ -498,6 +556,8 @@ static const struct bench_goal goals[] = {
     {"wake-parked", "weft", "futex", 1.1, false, 2, true},
     {"blocked-1m-create", "weft", "go", 0.57, false, 1, false},
     {"blocked-1m-wake", "weft", "go", 0.38, false, 1, false},
+    {"blocked-1m-create", "weft-poll", "tokio", 0.5, false, 1, false},
+    {"blocked-1m-wake", "weft-poll", "tokio", 0.5, false, 1, false},
 };
 
 int main(int argc, char **argv)
