@@ -105,7 +105,7 @@ void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE])
     name[0] = '\0';
 }
 
-unsigned wf_blocking_threads(const struct wf_blocking *blocking)
+unsigned wf_blocking_resting(const struct wf_blocking *blocking)
 {
     (void)blocking;
     return 0;
