@@ -225,20 +225,41 @@ void wf_slab_free(struct wf_slab *slab)
     wf_free(slab);
 }
 
-/* Neighbours in one call: it takes the kernel about as long for one stack as for all. */
-void wf_slab_discard(struct wf_slab *slab, uint64_t stacks)
+/* A slab has no more stacks than a word has bits, and between two pieces there is one. */
+enum { PIECES_MAX = 32 };
+
+/* Neighbours are one piece: it takes the kernel about as long for one stack as for all.  Gives how
+ * many pieces there are. */
+static size_t find_pieces(const struct wf_slab *slab, uint64_t stacks,
+                          struct iovec pieces[PIECES_MAX])
 {
+    size_t count = 0;
     while (stacks != 0) {
         const unsigned from = (unsigned)__builtin_ctzll(stacks);
         const uint64_t run = stacks >> from;
         const unsigned length = run == UINT64_MAX ? 64 : (unsigned)__builtin_ctzll(~run);
-        /* Guards stay.  When it fails (memory is locked) the stacks keep what they have. */
-        if (wf_memory_discard(slab->memory + from * slab->stride, length * slab->stride) == 0) {
-            for (unsigned i = from; i < from + length; i++) {
-                slab->stacks[i].has_canary = false;
-            }
-        }
+        pieces[count++] = (struct iovec){.iov_base = slab->memory + from * slab->stride,
+                                         .iov_len = length * slab->stride};
         stacks &= from + length == 64 ? 0 : UINT64_MAX << (from + length);
+    }
+    return count;
+}
+
+void wf_slab_discard(struct wf_slab *slab, uint64_t stacks)
+{
+    struct iovec pieces[PIECES_MAX];
+    const size_t count = find_pieces(slab, stacks, pieces);
+    const bool is_done = count > 1 && wf_memory_discard_pieces(pieces, count) == 0;
+    for (size_t i = 0; i < count; i++) {
+        char *memory = pieces[i].iov_base;
+        /* Guards stay.  When it fails (memory is locked) the stacks keep what they have. */
+        if (!is_done && wf_memory_discard(memory, pieces[i].iov_len) != 0) {
+            continue;
+        }
+        const size_t from = (size_t)(memory - slab->memory) / slab->stride;
+        for (size_t k = 0; k < pieces[i].iov_len / slab->stride; k++) {
+            slab->stacks[from + k].has_canary = false;
+        }
     }
 }
 

@@ -14,6 +14,9 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102 /* newer than the headers of most C libraries */
 #endif
+#ifndef PIDFD_SELF
+#define PIDFD_SELF (-10000) /* the same */
+#endif
 
 size_t wf_page_size(void)
 {
@@ -51,6 +54,25 @@ int wf_memory_discard(void *memory, size_t size)
         return -EINVAL; /* as for pages locked into memory */
     }
     return madvise(memory, size, MADV_DONTNEED) == 0 ? 0 : -errno;
+}
+
+int wf_memory_discard_pieces(const struct iovec *pieces, size_t count)
+{
+    static wf_atomic_u32 is_refused; /* by this kernel, or a filter */
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        size += pieces[i].iov_len;
+    }
+    /* both relaxed: who does not see it yet asks once more */
+    if (WF_FAULT("process_madvise") || wf_load_relaxed(&is_refused) != 0) {
+        return -ENOSYS;
+    }
+    const long done = syscall(SYS_process_madvise, PIDFD_SELF, pieces, count, MADV_DONTNEED, 0);
+    const int rc = done < 0 ? -errno : (size_t)done == size ? 0 : -EAGAIN;
+    if (rc == -ENOSYS || rc == -EBADF || rc == -EPERM) {
+        wf_store_relaxed(&is_refused, 1);
+    }
+    return rc;
 }
 
 int wf_memory_protect(void *memory, size_t size)

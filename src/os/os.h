@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "base/base.h"
 
@@ -159,6 +160,10 @@ int wf_memory_map(void **out, size_t size);
 int wf_memory_unmap(void *memory, size_t size);
 /* [any]  Gives the pages back to the kernel; they read as zero afterwards. */
 int wf_memory_discard(void *memory, size_t size);
+/* [any]  The same for several pieces at once (Linux 6.13): what the CPUs of other threads remember
+ * of the pages is taken from them once, and not for each piece (Linux 6.16).  Less than 0: the
+ * kernel does not know it, or not all of them went; the others may have. */
+int wf_memory_discard_pieces(const struct iovec *pieces, size_t count);
 /* [any]  Makes the pages fault on any access.  Costs up to two mappings, of which a process has
  * wf_mapping_count_max().  -ENOMEM: that would be one too many, or nothing is mapped there. */
 int wf_memory_protect(void *memory, size_t size);

@@ -109,6 +109,32 @@ static void discarded_pages_read_as_zero_and_the_others_keep(void)
     CHECK_EQ(wf_memory_unmap(memory, PAGES * wf_page_size()), 0);
 }
 
+/* Where the kernel knows it; if not, nothing has changed. */
+static void pieces_go_at_once_or_not_at_all(void)
+{
+    void *memory;
+    CHECK_EQ(wf_memory_map(&memory, PAGES * wf_page_size()), 0);
+    memset(memory, 0xa5, PAGES * wf_page_size());
+    const struct iovec pieces[2] = {{page_of(memory, 1), wf_page_size()},
+                                    {page_of(memory, 4), 2 * wf_page_size()}};
+    wf_fault_arm(1);
+    CHECK_EQ(wf_memory_discard_pieces(pieces, 2), -ENOSYS);
+    wf_fault_arm(0);
+    check_all_bytes(memory, PAGES * wf_page_size(), 0xa5);
+    const int rc = wf_memory_discard_pieces(pieces, 2);
+    const unsigned char left = rc == 0 ? 0 : 0xa5;
+    check_all_bytes(page_of(memory, 0), wf_page_size(), 0xa5);
+    check_all_bytes(page_of(memory, 1), wf_page_size(), left);
+    check_all_bytes(page_of(memory, 2), 2 * wf_page_size(), 0xa5);
+    check_all_bytes(page_of(memory, 4), 2 * wf_page_size(), left);
+    check_all_bytes(page_of(memory, 6), 2 * wf_page_size(), 0xa5);
+    CHECK_EQ(wf_memory_unmap(memory, PAGES * wf_page_size()), 0);
+    if (rc != 0) {
+        CHECK_EQ(wf_memory_discard_pieces(pieces, 2), -ENOSYS); /* it is not asked again */
+        tap_skip("this kernel has no process_madvise for itself");
+    }
+}
+
 static void a_protected_page_faults_on_read_and_write(void)
 {
     void *memory;
@@ -241,6 +267,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(sizes_that_cannot_be_are_refused),
     TAP_TEST(an_unmapped_page_faults_and_its_neighbours_do_not),
     TAP_TEST(discarded_pages_read_as_zero_and_the_others_keep),
+    TAP_TEST(pieces_go_at_once_or_not_at_all),
     TAP_TEST(a_protected_page_faults_on_read_and_write),
     TAP_TEST(a_guarded_page_faults_without_a_mapping_of_its_own),
     TAP_TEST(pages_are_touched_one_by_one),
