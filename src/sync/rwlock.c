@@ -113,15 +113,17 @@ static void serve_those_behind(struct wf_rwlock *rwlock)
 /* ---- unlock -------------------------------------------------------------------------------- */
 
 /* [holder]  One who reads, or the one who writes, has done so; false: somebody waits.  The word may
- * be `*word`, which is what it was last. */
-static bool go(struct wf_rwlock *rwlock, uintptr_t *word)
+ * be `*last`, and is what it was last after that. */
+static bool go(struct wf_rwlock *rwlock, uintptr_t *last)
 {
-    while ((*word & WAITERS) == 0) {
+    uintptr_t word = *last;
+    while ((word & WAITERS) == 0) {
         /* (W2); each lost one is another's operation that was done */
-        if (wf_cas_release(&rwlock->word, word, (*word & WRITER) != 0 ? 0 : *word - READER)) {
+        if (wf_cas_release(&rwlock->word, &word, (word & WRITER) != 0 ? 0 : word - READER)) {
             return true;
         }
     }
+    *last = word;
     return false;
 }
 
