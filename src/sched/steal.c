@@ -709,7 +709,10 @@ static void end_watch(struct wf_worker *worker)
         worker->watch_driver->gather(worker->watch_driver, worker);
     }
     wf_store_release(&runtime->is_watched, 0); /* release: what the berth found is the next one's */
-    worker->is_rested = true; /* who was to be called for what it gathered was not: it watched */
+    /* Who was to be called for what it gathered was not, since it watched itself.  With a monitor
+     * that is good: it sees to it that somebody watches, if this turn gets long, and a call for
+     * each event of a server with little to do would cost more than the event. */
+    worker->is_rested = worker->is_rested || runtime->options.no_monitor;
 }
 
 /* [loop]  Sleeps until called, or until it is time to look at the others, or the driver has news.
