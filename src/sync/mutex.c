@@ -225,9 +225,7 @@ static bool take(struct wf_mutex *mutex, uintptr_t holder, uintptr_t taken_off)
 /* [any]  The same for a while: who has it may be about to unlock it, on another CPU. */
 static bool take_spinning(struct wf_mutex *mutex, uintptr_t holder, uintptr_t taken_off)
 {
-    const struct wf_worker *worker = wf_worker_self();
-    const bool is_alone = worker != NULL && worker->is_lone;
-    unsigned hints = is_alone ? WF_BACKOFF_MAX + 1 : WF_BACKOFF_FIRST;
+    unsigned hints = wf_backoff_first();
     while (hints <= WF_BACKOFF_MAX) {
         if (take(mutex, holder, taken_off)) {
             return true;

@@ -262,9 +262,7 @@ bool wf_rwlock_is_written(const struct wf_rwlock *rwlock, uintptr_t holder)
 /* [any]  Locks it if others let go of it soon, on another CPU.  Not beside those who wait. */
 static bool take_spinning(struct wf_rwlock *rwlock, uint32_t wanted, uintptr_t holder)
 {
-    const struct wf_worker *worker = wf_worker_self();
-    const bool is_alone = worker != NULL && worker->is_lone;
-    unsigned hints = is_alone ? WF_BACKOFF_MAX + 1 : WF_BACKOFF_FIRST;
+    unsigned hints = wf_backoff_first();
     while (hints <= WF_BACKOFF_MAX && (wf_load_relaxed(&rwlock->word) & WAITERS) == 0) {
         wf_backoff(&hints); /* relaxed above: a guess */
         if (take(rwlock, wanted, holder)) {

@@ -188,6 +188,14 @@ struct wf_cell {
     WF_ATOMIC(void *) value; /* [who makes it: write] [any: read]  there, once it is not NULL */
 };
 
+/* [any]  For wf_backoff, of one who finds a lock taken and may queue instead.  More than
+ * WF_BACKOFF_MAX: not at all, since nobody could let go meanwhile. */
+static inline unsigned wf_backoff_first(void)
+{
+    const struct wf_worker *worker = wf_worker_self();
+    return worker != NULL && worker->is_lone ? WF_BACKOFF_MAX + 1 : WF_BACKOFF_FIRST;
+}
+
 /* Who holds a lock: the address of a task, or what tells a thread from others, with this bit. */
 #define WF_HOLDER_THREAD ((uintptr_t)8)
 /* [any]  Of the calling task, or thread if it is NULL.  The bits below the one above are 0. */
