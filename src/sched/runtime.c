@@ -322,7 +322,7 @@ static void cancel_visited(struct weft_task *task, void *context)
 {
     (void)context;
     if ((wf_load_relaxed(&task->state.word) & WF_STATE_CANCELLED) == 0) { /* relaxed: it stays */
-        (void)weft_cancel(task);
+        wf_task_cancel(task); /* or who is in its memory next, which is to end as well */
     }
 }
 

@@ -77,7 +77,7 @@ static void cancel_locked(struct wf_scope *scope, int error)
     }
     scope->is_cancelled = true;
     for (struct wf_list *link = scope->tasks.next; link != &scope->tasks; link = link->next) {
-        (void)weft_cancel(wf_container_of(link, struct weft_task, scope_link));
+        wf_task_cancel(wf_container_of(link, struct weft_task, scope_link));
     }
 }
 
