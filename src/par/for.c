@@ -9,6 +9,7 @@
 struct loop {
     void (*body)(size_t lo, size_t hi, void *arg);
     void *arg;
+    bool is_shielded; /* the caller is: so are the pieces, whoever runs them */
 };
 
 /* A part of a loop. */
@@ -55,7 +56,7 @@ static intptr_t run_range(void *arg)
             return run_halves(range);
         }
         const int rc = weft_check();
-        if (rc != 0) {
+        if (rc != 0 && !range->loop->is_shielded) {
             return rc;
         }
         run_piece(range);
@@ -69,7 +70,7 @@ int weft_for(size_t begin, size_t end, size_t grain, void (*body)(size_t lo, siz
     if (body == NULL || begin > end) {
         return -EINVAL;
     }
-    const struct loop loop = {body, arg};
+    const struct loop loop = {body, arg, wf_par_is_shielded()};
     struct range all = {&loop, begin, end, wf_pace_of(grain)};
     return (int)run_range(&all);
 }

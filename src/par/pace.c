@@ -12,6 +12,7 @@
  * once, since each may be as long as it likes.
  */
 #include "par/par.h"
+#include "sched/sched.h"
 
 struct wf_pace wf_pace_of(size_t grain)
 {
@@ -49,4 +50,15 @@ weft_forks *wf_par_forks(void)
 {
     weft_forks *forks = weft_forks_self();
     return weft_forks_is_alone(forks) ? NULL : forks;
+}
+
+bool wf_par_is_shielded(void)
+{
+    const struct weft_task *self = wf_task_self();
+    struct wf_state_view view;
+    if (self == NULL) {
+        return false;
+    }
+    wf_state_read(&self->state, &view);
+    return view.shields > 0;
 }

@@ -51,6 +51,9 @@ bool wf_pace_is_worth(const struct wf_pace *pace, size_t count);
 /* The forks of the calling task; NULL: outside of tasks, where nobody would take any. */
 weft_forks *wf_par_forks(void);
 
+/* Whether the calling task stands behind a shield: a fork that another worker took does not. */
+bool wf_par_is_shielded(void);
+
 /* Whether the range is to be split, because somebody wants work and it is large enough. */
 static inline bool wf_par_is_split(weft_forks *forks, const struct wf_pace *pace, size_t count)
 {

@@ -20,6 +20,7 @@ struct part {
     size_t hi;
     struct wf_pace pace;
     void *value;
+    bool is_shielded; /* the caller is */
 };
 
 static void begin_with_identity(const weft_reducer *reducer, void *value)
@@ -38,8 +39,8 @@ static int add_halves(const struct part *part, void *other)
 {
     const weft_reducer *reducer = part->reducer;
     const size_t middle = part->lo + (part->hi - part->lo) / 2;
-    struct part lower = {reducer, part->lo, middle, part->pace, part->value};
-    struct part upper = {reducer, middle, part->hi, part->pace, other};
+    struct part lower = {reducer, part->lo, middle, part->pace, part->value, part->is_shielded};
+    struct part upper = {reducer, middle, part->hi, part->pace, other, part->is_shielded};
     weft_fork fork;
     begin_with_identity(reducer, other);
     weft_fork_go(&fork, add_part, &upper);
@@ -95,7 +96,7 @@ static intptr_t add_part(void *arg)
             }
         }
         const int rc = weft_check();
-        if (rc != 0) {
+        if (rc != 0 && !part->is_shielded) {
             return rc;
         }
         add_piece(part);
@@ -109,7 +110,7 @@ int weft_reduce(size_t begin, size_t end, size_t grain, const weft_reducer *redu
         reducer->size == 0 || out == NULL || begin > end) {
         return -EINVAL;
     }
-    struct part all = {reducer, begin, end, wf_pace_of(grain), out};
+    struct part all = {reducer, begin, end, wf_pace_of(grain), out, wf_par_is_shielded()};
     begin_with_identity(reducer, out);
     return (int)add_part(&all);
 }

@@ -167,6 +167,45 @@ static void a_loop_out_of_time_does_not_begin(void)
     run_under(EVERYWHERE, loop_out_of_time);
 }
 
+static void meet_in_a_sum(size_t lo, size_t hi, void *value, void *arg)
+{
+    meet(lo, hi, arg);
+    *(size_t *)value += hi - lo;
+}
+
+static void add_sums(void *value, const void *right, void *arg)
+{
+    (void)arg;
+    *(size_t *)value += *(const size_t *)right;
+}
+
+/* Behind a shield all of it is done, the pieces that others took as well, though the time is over.
+ */
+static intptr_t meet_behind_a_shield(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        struct meeting loop = {{0}};
+        struct meeting sum = {{0}};
+        const weft_reducer reducer = {
+            .size = sizeof(size_t), .body = meet_in_a_sum, .combine = add_sums, .arg = &sum};
+        size_t count = 0;
+        CHECK_EQ(weft_shield(1), 0);
+        (void)weft_deadline(1); /* long ago */
+        CHECK_EQ(weft_for(0, 2, 0, meet, &loop), 0);
+        CHECK_EQ(weft_reduce(0, 2, 0, &reducer, &count), 0);
+        CHECK_EQ(count, 2);
+        (void)weft_deadline(WEFT_NEVER);
+        CHECK_EQ(weft_shield(0), 0);
+    }
+    return 0;
+}
+
+static void a_loop_behind_a_shield_is_done_to_its_end(void)
+{
+    run_under(ON_SEVERAL_THAT_STEAL, meet_behind_a_shield);
+}
+
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 /* x -> a x + b: to apply one after the other is associative and not commutative. */
@@ -407,9 +446,20 @@ static intptr_t cancel_a_scan(void *arg)
     return 0;
 }
 
+static intptr_t scan_out_of_time(void *arg)
+{
+    for (int i = 0; i < 5; i++) {
+        (void)weft_deadline(1); /* long ago */
+        CHECK_EQ(scan_numbers(arg), 0);
+        (void)weft_deadline(WEFT_NEVER);
+    }
+    return 0;
+}
+
 static void a_prefix_sum_is_not_cut_short(void)
 {
     run_under(EVERYWHERE, cancel_a_scan);
+    run_under(EVERYWHERE, scan_out_of_time);
 }
 
 static intptr_t scan_without_memory(void *arg)
@@ -500,6 +550,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_loop_spreads_over_workers_that_have_time),
     TAP_TEST(a_cancelled_loop_ends_early),
     TAP_TEST(a_loop_out_of_time_does_not_begin),
+    TAP_TEST(a_loop_behind_a_shield_is_done_to_its_end),
     TAP_TEST(a_sum_keeps_its_order),
     TAP_TEST(a_sum_may_be_large),
     TAP_TEST(a_sum_without_memory_is_not_split),
