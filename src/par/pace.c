@@ -62,3 +62,21 @@ bool wf_par_is_shielded(void)
     wf_state_read(&self->state, &view);
     return view.shields > 0;
 }
+
+void wf_par_alloc(struct wf_par_memory *memory, size_t size)
+{
+    const struct weft_task *self = wf_task_self();
+    memory->bytes = wf_alloc(size);
+    memory->has_cleanup = memory->bytes != NULL && self != NULL && self->body != WF_BODY_POLL;
+    if (memory->has_cleanup) {
+        weft_cleanup_push(&memory->cleanup, wf_free, memory->bytes);
+    }
+}
+
+void wf_par_free(struct wf_par_memory *memory)
+{
+    if (memory->has_cleanup) {
+        weft_cleanup_pop(&memory->cleanup, 0);
+    }
+    wf_free(memory->bytes);
+}

@@ -51,6 +51,16 @@ bool wf_pace_is_worth(const struct wf_pace *pace, size_t count);
 /* The forks of the calling task; NULL: outside of tasks, where nobody would take any. */
 weft_forks *wf_par_forks(void);
 
+/* Memory that lasts for one call: it goes back with wf_par_free, or when a function of the user's
+ * fails by weft_fail, and the call never returns. */
+struct wf_par_memory {
+    void *bytes; /* NULL: there was none */
+    bool has_cleanup;
+    weft_cleanup cleanup;
+};
+void wf_par_alloc(struct wf_par_memory *memory, size_t size);
+void wf_par_free(struct wf_par_memory *memory);
+
 /* Whether the calling task stands behind a shield: a fork that another worker took does not. */
 bool wf_par_is_shielded(void);
 

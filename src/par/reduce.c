@@ -69,16 +69,19 @@ static intptr_t add_split(struct part *part, bool *is_split)
         char bytes[FRAME_MAX];
         max_align_t aligned;
     } frame;
+    struct wf_par_memory other = {.bytes = frame.bytes};
     const bool is_large = part->reducer->size > FRAME_MAX;
-    void *other = is_large ? wf_alloc(part->reducer->size) : frame.bytes;
-    *is_split = other != NULL;
-    if (other == NULL) {
+    if (is_large) {
+        wf_par_alloc(&other, part->reducer->size);
+    }
+    *is_split = other.bytes != NULL;
+    if (other.bytes == NULL) {
         WF_REACHED("reduce.no_memory_to_split");
         return 0;
     }
-    const intptr_t rc = add_halves(part, other);
+    const intptr_t rc = add_halves(part, other.bytes);
     if (is_large) {
-        wf_free(other);
+        wf_par_free(&other);
     }
     return rc;
 }

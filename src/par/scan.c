@@ -78,15 +78,17 @@ static void scan_all(const struct kind *kind, void *items, size_t count)
     struct scan scan = {.kind = kind, .items = items, .count = count, .block = WF_SCAN_BLOCK};
     const size_t blocks = (count + scan.block - 1) / scan.block;
     weft_runtime *runtime = weft_runtime_self();
+    struct wf_par_memory sums = {.bytes = NULL};
     if (blocks >= 2 && runtime != NULL && weft_runtime_workers(runtime) > 1) {
-        scan.sums = wf_alloc_zeroed(blocks, kind->size);
+        wf_par_alloc(&sums, blocks * kind->size); /* less than the items: no overflow */
     }
-    if (scan.sums == NULL) {
+    if (sums.bytes == NULL) {
         kind->scan(kind, items, 0, count, NULL);
         return;
     }
+    scan.sums = sums.bytes;
     run_blocks(&scan, blocks);
-    wf_free(scan.sums);
+    wf_par_free(&sums);
 }
 
 /* ---- items of any kind --------------------------------------------------------------------- */

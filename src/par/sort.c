@@ -348,14 +348,15 @@ int weft_sort_stable(void *items, size_t count, size_t size, weft_compare compar
     if (rc != 0 || count < 2) {
         return rc;
     }
-    char *other = wf_alloc(count * size);
-    if (other == NULL) {
+    struct wf_par_memory other;
+    wf_par_alloc(&other, count * size);
+    if (other.bytes == NULL) {
         return -ENOMEM;
     }
     const struct sort sort = {size, compare, arg};
-    struct sort_part all = {&sort, items, other, count, false};
+    struct sort_part all = {&sort, items, other.bytes, count, false};
     rc = (int)sort_part(&all);
-    wf_free(other);
+    wf_par_free(&other);
     return rc;
 }
 

@@ -241,6 +241,40 @@ static void without_memory_items_are_sorted_in_place(void)
     fail_each(sort_without_memory, 1);
 }
 
+static int compare_or_fail(const void *a, const void *b, void *arg)
+{
+    unsigned *left = arg;
+    if (--*left == 0) {
+        weft_fail(-EIO, "no more of this");
+    }
+    return compare_u32(a, b, NULL);
+}
+
+static intptr_t fail_in_a_sort(void *arg)
+{
+    unsigned left = 500;
+    uint32_t items[200];
+    (void)arg;
+    for (uint32_t i = 0; i < 200; i++) {
+        items[i] = i * 7919 % 200;
+    }
+    return weft_sort(items, 200, sizeof(items[0]), compare_or_fail, &left);
+}
+
+static intptr_t await_failed_sorts(void *arg)
+{
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(weft_await(go(fail_in_a_sort, arg)), -EIO);
+    }
+    return 0;
+}
+
+/* LeakSanitizer sees whether what the sort has allocated went back. */
+static void a_comparison_may_fail_its_task(void)
+{
+    run_under(EVERYWHERE, await_failed_sorts);
+}
+
 static void bad_arguments_are_refused(void)
 {
     uint32_t items[2] = {2, 1};
@@ -254,8 +288,9 @@ static void bad_arguments_are_refused(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(numbers_are_sorted_as_by_qsort),           TAP_TEST(equal_items_keep_their_order),
-    TAP_TEST(large_merges_keep_the_order_too),          TAP_TEST(a_comparison_may_let_others_run),
-    TAP_TEST(without_memory_items_are_sorted_in_place), TAP_TEST(bad_arguments_are_refused),
+    TAP_TEST(numbers_are_sorted_as_by_qsort),  TAP_TEST(equal_items_keep_their_order),
+    TAP_TEST(large_merges_keep_the_order_too), TAP_TEST(a_comparison_may_let_others_run),
+    TAP_TEST(a_comparison_may_fail_its_task),  TAP_TEST(without_memory_items_are_sorted_in_place),
+    TAP_TEST(bad_arguments_are_refused),
 };
 TAP_MAIN(tests)
