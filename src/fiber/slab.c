@@ -252,9 +252,10 @@ void wf_slab_discard(struct wf_slab *slab, uint64_t stacks)
     const bool is_done = count > 1 && wf_memory_discard_pieces(pieces, count) == 0;
     for (size_t i = 0; i < count; i++) {
         char *memory = pieces[i].iov_base;
-        /* Guards stay.  When it fails (memory is locked) the stacks keep what they have. */
-        if (!is_done && wf_memory_discard(memory, pieces[i].iov_len) != 0) {
-            continue;
+        if (!is_done) {
+            /* Guards stay.  When it fails (memory is locked) some stacks keep what they have; all
+             * get new canaries. */
+            (void)wf_memory_discard(memory, pieces[i].iov_len);
         }
         const size_t from = (size_t)(memory - slab->memory) / slab->stride;
         for (size_t k = 0; k < pieces[i].iov_len / slab->stride; k++) {

@@ -104,12 +104,16 @@ static int ask(const char *host, const char *service, weft_addrs **out)
     return rc;
 }
 
-/* Numbers are known without asking: 1.  0: it is a name.  -EINVAL: a service that libc would read
- * in some way or other. */
+/* Numbers are known without asking: 1.  0: it is a name.  -EINVAL: what libc would read as a number
+ * in some way or other: a port with zeros in front, 0x7f.1. */
 static int read_numbers(const char *host, const char *service, weft_address *out)
 {
     uint64_t port = 0;
+    struct in_addr odd;
     int rc = service != NULL ? wf_parse_u64(service, 0, 65535, &port) : 0;
+    if (rc == 0 && service != NULL && service[0] == '0' && service[1] != '\0') {
+        return -EINVAL;
+    }
     if (rc != 0) {
         return rc == -ERANGE || isalnum((unsigned char)service[0]) == 0 ? -EINVAL : 0;
     }
@@ -122,6 +126,8 @@ static int read_numbers(const char *host, const char *service, weft_address *out
         out->size = sizeof(out->as.ip6);
         out->as.ip6.sin6_family = AF_INET6;
         out->as.ip6.sin6_port = htons((uint16_t)port);
+    } else if (inet_aton(host, &odd) != 0) {
+        return -EINVAL;
     }
     return out->size != 0 ? 1 : 0;
 }

@@ -229,9 +229,11 @@ int weft_drain(weft_scope *scope, int listener, const weft_drain_options *option
     }
     rc = weft_scope_close(scope);
     (void)weft_cancel(watcher);
-    (void)weft_shield(1); /* it works with our frame */
+    const bool is_shielded = weft_shield(1) == 0; /* it works with our frame; else behind 255 */
     (void)weft_await(watcher);
-    (void)weft_shield(0);
+    if (is_shielded) {
+        (void)weft_shield(0);
+    }
     if (drain.is_held) {
         wf_use_end(&drain.use);
     }

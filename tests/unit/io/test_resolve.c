@@ -57,6 +57,10 @@ static intptr_t resolve_nonsense(void *arg)
         CHECK_EQ(weft_resolve("localhost", services[i], &addrs), -EINVAL);
         CHECK_EQ(weft_resolve("127.0.0.1", services[i], &addrs), -EINVAL);
     }
+    CHECK_EQ(weft_resolve("127.0.0.1", "080", &addrs), -EINVAL); /* one way to write a number */
+    CHECK_EQ(weft_resolve("127.1", "80", &addrs), -EINVAL);
+    CHECK_EQ(weft_resolve("0x7f.1", "80", &addrs), -EINVAL);
+    CHECK_EQ(weft_resolve("2130706433", "80", &addrs), -EINVAL);
     CHECK_EQ(weft_resolve(NULL, "80", &addrs), -EINVAL);
     CHECK_EQ(weft_resolve("", "80", &addrs), -EINVAL);
     CHECK_EQ(weft_resolve("localhost", "80", NULL), -EINVAL);
