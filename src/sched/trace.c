@@ -29,7 +29,8 @@ static int start_locked(weft_runtime *runtime, uint32_t events)
     if (wf_load_relaxed(&runtime->is_traced) != 0) { /* relaxed: only changed by stoppers */
         return -EALREADY;
     }
-    int rc = runtime->outside.ring == NULL ? wf_trace_shared_init(&runtime->outside, events) : 0;
+    int rc = runtime->outside.ring == NULL ? wf_trace_shared_init(&runtime->outside, events)
+                                           : wf_trace_shared_renew(&runtime->outside, events);
     for (unsigned i = 0; i < wf_seats(runtime) && rc == 0; i++) {
         rc = wf_trace_ring_new(&runtime->workers[i].trace, events, i);
     }

@@ -149,6 +149,21 @@ int wf_trace_shared_init(struct wf_trace_shared *shared, uint32_t events)
     return 0;
 }
 
+int wf_trace_shared_renew(struct wf_trace_shared *shared, uint32_t events)
+{
+    struct wf_trace_ring *ring;
+    int rc = wf_trace_ring_new(&ring, events, WF_TRACE_FOREIGN);
+    if (rc != 0) {
+        return rc;
+    }
+    wf_lock_acquire(&shared->lock);
+    struct wf_trace_ring *old = shared->ring;
+    shared->ring = ring;
+    wf_lock_release(&shared->lock);
+    wf_trace_ring_free(old);
+    return 0;
+}
+
 void wf_trace_shared_done(struct wf_trace_shared *shared)
 {
     wf_trace_ring_free(shared->ring);

@@ -136,11 +136,13 @@ size_t wf_trace_read(struct wf_trace_ring *ring, struct wf_trace_record *out, si
  * has an earlier time than the one before it. */
 struct wf_trace_shared {
     struct wf_lock lock;
-    struct wf_trace_ring *ring; /* [lock: write] its events; [any: read] by wf_trace_read */
+    struct wf_trace_ring *ring; /* [lock]  its events; [who starts and stops: read] */
 };
 
 /* As wf_trace_ring_new. */
 int wf_trace_shared_init(struct wf_trace_shared *shared, uint32_t events);
+/* [nobody reads]  The same again, while others may write: what was recorded is forgotten. */
+int wf_trace_shared_renew(struct wf_trace_shared *shared, uint32_t events);
 /* Nobody writes or reads any more. */
 void wf_trace_shared_done(struct wf_trace_shared *shared);
 

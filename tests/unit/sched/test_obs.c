@@ -324,7 +324,12 @@ static void trace_some(weft_runtime *runtime, const struct setting *setting)
     CHECK(weft_trace_stop(runtime, fd) >= 0);
     CHECK_EQ(weft_trace_stop(runtime, fd), -EALREADY);
     read_file(fd);
-    CHECK(count_lines("") >= 1);
+    CHECK(count_lines("spawn") >= 1);
+    fd = open_file();
+    CHECK_EQ(weft_trace_start(runtime, 16), 0); /* another one, with nothing of the first */
+    CHECK(weft_trace_stop(runtime, fd) >= 0);
+    read_file(fd);
+    CHECK_EQ(count_lines("spawn"), 0);
 }
 
 static void a_trace_is_started_once_and_written(void)
