@@ -125,6 +125,23 @@ static int race(struct dial *dial)
     }
 }
 
+/* Closes the attempts but for one, and what they were waited for with. */
+static void close_attempts(const struct dial *dial, int but)
+{
+    for (size_t i = 0; i < dial->next; i++) {
+        if ((int)i != but && dial->fds[i] >= 0) {
+            (void)wf_sys_close(dial->fds[i]); /* a loser: nothing was written */
+        }
+    }
+    (void)weft_close(dial->epoll_fd); /* nothing is lost with it */
+}
+
+/* [closer] */
+static void give_up(void *what)
+{
+    close_attempts(what, -1);
+}
+
 int wf_dial_addresses(const weft_address *addresses, size_t count, int64_t delay_ns)
 {
     struct dial dial = {
@@ -137,7 +154,10 @@ int wf_dial_addresses(const weft_address *addresses, size_t count, int64_t delay
     if (dial.epoll_fd < 0) {
         return dial.epoll_fd;
     }
+    struct wf_belonging belonging;
+    wf_belonging_begin(&belonging, give_up, &dial);
     int won = race(&dial);
+    wf_belonging_end(&belonging);
     int fd = won >= 0 ? dial.fds[won] : won;
     if (won >= 0) {
         int rc = wf_fd_adopt(fd, wf_kind_of_socket(addresses[won].as.any.sa_family, SOCK_STREAM));
@@ -146,12 +166,7 @@ int wf_dial_addresses(const weft_address *addresses, size_t count, int64_t delay
             fd = rc;
         }
     }
-    for (size_t i = 0; i < dial.next; i++) {
-        if ((int)i != won && dial.fds[i] >= 0) {
-            (void)wf_sys_close(dial.fds[i]); /* a loser: nothing was written */
-        }
-    }
-    (void)weft_close(dial.epoll_fd); /* nothing is lost with it */
+    close_attempts(&dial, won);
     return fd;
 }
 
@@ -167,7 +182,10 @@ static int dial_one(const weft_address *address)
         (void)wf_sys_close(fd); /* nobody has seen it */
         return rc;
     }
+    struct wf_belonging belonging;
+    wf_belonging_begin_fd(&belonging, fd);
     rc = weft_connect(fd, &address->as.any, address->size);
+    wf_belonging_end(&belonging);
     if (rc != 0) {
         (void)weft_close(fd); /* nothing was written */
         return rc;
@@ -234,12 +252,15 @@ static int dial_name(const char *text)
     if (rc != 0) {
         return rc;
     }
+    struct wf_belonging belonging;
+    wf_belonging_begin(&belonging, wf_free, found);
     if (found->count == 1) {
         rc = dial_one(&found->list[0]);
     } else {
         wf_interleave(found->list, found->count);
         rc = wf_dial_addresses(found->list, found->count, ATTEMPT_NS);
     }
+    wf_belonging_end(&belonging);
     weft_addrs_free(found);
     return rc;
 }

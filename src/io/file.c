@@ -350,6 +350,12 @@ static int copy_all(struct copy *copy, size_t limit)
     return 0;
 }
 
+/* [closer] */
+static void free_buffer(void *what)
+{
+    wf_free(((struct copy *)what)->buffer);
+}
+
 int weft_copy(int to, int from, size_t limit, size_t *copied)
 {
     struct copy copy = {.buffer = NULL};
@@ -360,10 +366,13 @@ int weft_copy(int to, int from, size_t limit, size_t *copied)
         rc = end_begin(&copy.from, from);
         if (rc == 0) {
             struct wf_hold holds[2];
+            struct wf_belonging belonging;
             wf_hold_begin(&holds[0], &copy.from.use);
             wf_hold_begin(&holds[1], &copy.to.use);
+            wf_belonging_begin(&belonging, free_buffer, &copy);
             choose(&copy);
             rc = copy_all(&copy, limit);
+            wf_belonging_end(&belonging);
             wf_hold_end(&holds[1]);
             wf_hold_end(&holds[0]);
             wf_use_end(&copy.from.use);

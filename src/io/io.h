@@ -189,6 +189,18 @@ struct wf_hold {
 void wf_hold_begin(struct wf_hold *hold, struct wf_use *use);
 void wf_hold_end(struct wf_hold *hold);
 
+/* What a call has for itself while it waits: if its task never goes on, `end` gives it back. */
+struct wf_belonging {
+    struct wf_parting parting;
+    struct weft_task *self; /* NULL: a thread, from which nobody takes its stack */
+    void (*end)(void *what);
+    void *what;
+};
+/* belonging.c  [any]  Around the wait. */
+void wf_belonging_begin(struct wf_belonging *belonging, void (*end)(void *what), void *what);
+void wf_belonging_begin_fd(struct wf_belonging *belonging, int fd);
+void wf_belonging_end(struct wf_belonging *belonging);
+
 /* fd.c  [task]  A descriptor that was opened just now, and does not block. */
 int wf_fd_adopt(int fd, enum wf_fd_kind kind);
 /* socket.c  [any]  weft_poll_fd with an end of its own, after which it gives -ETIME. */

@@ -142,6 +142,12 @@ static void lookup_put(struct lookup *lookup)
     }
 }
 
+/* [closer] */
+static void put_lookup(void *lookup)
+{
+    lookup_put(lookup);
+}
+
 /* [a thread that may block] */
 static intptr_t run_lookup(void *arg)
 {
@@ -188,7 +194,10 @@ static int ask_in_task(const char *host, const char *service, weft_addrs **out)
         wf_free(lookup);
         return rc;
     }
+    struct wf_belonging belonging;
+    wf_belonging_begin(&belonging, put_lookup, lookup);
     rc = weft_oneshot_recv(&lookup->done, NULL);
+    wf_belonging_end(&belonging);
     if (rc == 0) {
         rc = lookup->rc;
         if (rc == 0) {

@@ -104,10 +104,13 @@ static int wait_in_task(const sigset_t *set, siginfo_t *info)
         return fd;
     }
     int rc;
+    struct wf_belonging belonging;
+    wf_belonging_begin_fd(&belonging, fd);
     do { /* another may take what this one was woken for */
         rc = weft_poll_fd(fd, POLLIN);
         rc = rc >= 0 ? wf_sys_signal_take(set, info) : rc;
     } while (rc == -EAGAIN);
+    wf_belonging_end(&belonging);
     (void)weft_close(fd); /* nothing is lost with it */
     return rc;
 }

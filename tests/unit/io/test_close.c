@@ -6,7 +6,11 @@
  *         again; copies, descriptors that others close, and a forced close of the runtime.  The
  *         model of the same is tests/model/model_fd.c.  Keeps part of behaviours 32 and 57.
  */
+#include <weft/signals.h>
+
+#include "io/io.h"
 #include "io_aids.h"
+#include "net_aids.h"
 
 static intptr_t close_under_others(void *arg)
 {
@@ -157,6 +161,63 @@ static void a_forced_close_leaves_the_descriptor(void)
     }
 }
 
+/* Calls that have something of their own while they wait; none of them returns. */
+static intptr_t wait_for_a_signal(void *set)
+{
+    CHECK_EQ(weft_shield(1), 0);
+    return weft_signal_wait(set, NULL);
+}
+
+static intptr_t dial_one_that_is_silent(void *address)
+{
+    CHECK_EQ(weft_shield(1), 0);
+    return weft_dial(text_of(address).text);
+}
+
+static intptr_t race_two_that_are_silent(void *address)
+{
+    const weft_address both[2] = {*(const weft_address *)address, *(const weft_address *)address};
+    CHECK_EQ(weft_shield(1), 0);
+    return wf_dial_addresses(both, 2, 0);
+}
+
+static intptr_t copy_nothing(void *arg)
+{
+    const struct pair *pair = arg;
+    CHECK_EQ(weft_shield(1), 0);
+    return weft_copy(pair->near, pair->near, 1, NULL); /* by a buffer, which LeakSanitizer knows */
+}
+
+static void a_forced_close_leaves_nothing_of_calls_behind(void)
+{
+    sigset_t set;
+    weft_address address;
+    CHECK_EQ(sigemptyset(&set) + sigaddset(&set, SIGUSR1), 0);
+    CHECK_EQ(weft_signals_block(&set), 0);
+    const int listener = silent(&address);
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        struct pair pair = pair_new(SOCK_STREAM);
+        const size_t before = open_count();
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        weft_task *tasks[] = {go_into(runtime, wait_for_a_signal, &set),
+                              go_into(runtime, race_two_that_are_silent, &address),
+                              go_into(runtime, copy_nothing, &pair),
+                              go_into(runtime, dial_one_that_is_silent, &address)};
+        wait_until_blocked(tasks[0], WEFT_WAIT_READABLE);
+        wait_until_blocked(tasks[1], WEFT_WAIT_READABLE);
+        wait_until_blocked(tasks[2], WEFT_WAIT_READABLE);
+        wait_until_blocked(tasks[3], WEFT_WAIT_WRITABLE);
+        CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+        for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++) {
+            CHECK_EQ(weft_await(tasks[i]), -ECANCELED);
+        }
+        CHECK_EQ(open_count(), before);
+        CHECK_EQ(weft_close(pair.near) + weft_close(pair.far), 0);
+    }
+    CHECK_EQ(weft_close(listener), 0);
+}
+
 /* ---- storms ---------------------------------------------------------------------------------- */
 
 struct fight {
@@ -256,6 +317,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_forgotten_number_is_as_new),
     TAP_TEST(a_number_may_come_back_to_the_same_socket),
     TAP_TEST(a_forced_close_leaves_the_descriptor),
+    TAP_TEST(a_forced_close_leaves_nothing_of_calls_behind),
     TAP_TEST(a_reader_a_writer_and_a_closer_fight_over_one),
     TAP_TEST(a_number_is_closed_by_whoever_has_it),
 };
