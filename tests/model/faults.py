@@ -640,11 +640,11 @@ def try_fault(build, number, fault):
                  str(build / "libmodel_engine.a")])
     if built.returncode != 0:
         return "does not compile:\n" + built.stdout
-    ran = run(["timeout", "120", str(binary), "--stop"])
+    ran = run(["timeout", "300", str(binary), "--stop"])
     if ran.returncode == 0:
         return "no test saw it"
     if ran.returncode == 124:
-        return "not found within two minutes"
+        return "not found within five minutes"
     reason = next((line for line in ran.stdout.splitlines() if line.startswith("  => ")), None)
     if ran.returncode != 1 or reason is None:
         return f"ended with status {ran.returncode}, not by a failed run"

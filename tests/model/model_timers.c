@@ -67,6 +67,7 @@ static void start(void)
     runtime.policy = &policy;
     runtime.workers = workers;
     runtime.worker_count = WORKERS;
+    runtime.options.order = WEFT_ORDER_FAIR; /* there, nobody is called who does not watch */
     pool.runtime = &runtime;
     MODEL_REQUIRE(wf_idle_init(&runtime.idle, WORKERS) == 0);
     wf_hours_init(&runtime.hours);
