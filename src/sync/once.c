@@ -219,7 +219,7 @@ static intptr_t make_value(void *arg)
     return 0;
 }
 
-/* Of one who comes with a value, and waits in vain for others to fail. */
+/* Of one who comes with a value while another makes one: if that fails, it is its turn. */
 struct bringing {
     struct wf_cell *cell;
     void *value;
