@@ -55,6 +55,9 @@ typedef int64_t wf_deque_diff;
  * CPU's caches any more; of its stack that are about so many lines. */
 #define WF_QUEUE_FAR 4096u
 #define WF_FRAME_LINES 6u
+/* The same of one that waits for a descriptor, with the beginning of its buffer: calls are deeper
+ * there, and what they read into lies above them. */
+#define WF_FRAME_LINES_IO 12u
 
 /* Items a worker takes from the global queue at once: len / workers, within these.  A larger
  * share would let one worker drain the queue, a smaller would take the lock too often. */

@@ -207,7 +207,8 @@ int wf_fd_adopt(int fd, enum wf_fd_kind kind)
 
 /* ---- news ---------------------------------------------------------------------------------- */
 
-void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up)
+void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up,
+                       struct wf_wakes *wakes)
 {
     wf_spin_acquire(&entry->spin);
     for (unsigned side = 0; side < WF_SIDES; side++) {
@@ -218,9 +219,7 @@ void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up)
                 news = WF_NEWS_HUNG_UP; /* after two thousand million of them */
             }
             wf_store_release(&entry->news[side], news); /* (I4) */
-            if (wf_plain_load(&entry->queues[side].first) != NULL) {
-                wf_waitq_grant_all(&entry->queues[side], &entry->spin, 0);
-            }
+            wf_wakes_grant_all(wakes, &entry->queues[side], &entry->spin, 0);
         }
     }
     wf_spin_release(&entry->spin);
@@ -376,6 +375,7 @@ int wf_use_wait_until(struct wf_use *use, enum wf_side side, uint32_t news, int6
             rc = -ETIME; /* not the task's deadline */
         }
         rc = rc != 0 ? rc : node.result;
+        wf_fetch_next(wf_worker_self()); /* a system call comes now, mostly */
     }
     return rc;
 }

@@ -205,8 +205,10 @@ void wf_belonging_end(struct wf_belonging *belonging);
 int wf_fd_adopt(int fd, enum wf_fd_kind kind);
 /* socket.c  [any]  weft_poll_fd with an end of its own, after which it gives -ETIME. */
 int wf_poll_until(int fd, int events, int64_t until_ns);
-/* fd.c  [worker, control thread]  The kernel has news. */
-void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up);
+/* fd.c  [worker, control thread]  The kernel has news.  Who waited for them is granted, and is to
+ * be woken by the caller. */
+void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up,
+                       struct wf_wakes *wakes);
 
 /* ---- signals ------------------------------------------------------------------------------- */
 
@@ -362,6 +364,8 @@ void wf_table_visit(void (*visit)(struct wf_entry *entry, void *context), void *
 
 /* Events that are taken at once in passing. */
 #define WF_POLLER_GLANCE 32
+/* From how many on it is worth to fetch what they need first. */
+#define WF_EVENTS_AHEAD_MIN 4
 
 /* What the kernel told, before anybody was woken. */
 struct wf_event {

@@ -17,6 +17,63 @@ static struct wf_poller *of_driver(struct wf_driver *driver)
     return wf_container_of(driver, struct wf_poller, driver);
 }
 
+/* ---- telling who waits ---------------------------------------------------------------------- */
+
+/* Of a thousand connections each has been away for long enough that nothing of it is in a near
+ * cache: neither its entry nor the frame of who waits for it.  To go from one to the next would be
+ * to wait for the memory some five times each; so a few are fetched at once. */
+
+/* [any]  Who seems to wait first.  Without the lock: nothing but an address to be fetched. */
+static __attribute__((no_sanitize("thread"))) const void *glance_at(const struct wf_waitq *queue)
+{
+    return queue->first;
+}
+
+static void fetch_two_lines(const void *from)
+{
+    __builtin_prefetch(from, 1);
+    __builtin_prefetch((const char *)from + WF_CACHE_LINE, 1);
+}
+
+static void fetch_ahead(const struct wf_event *events, int count)
+{
+    if (count < WF_EVENTS_AHEAD_MIN) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        if (events[i].entry != NULL) {
+            fetch_two_lines(events[i].entry);
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (events[i].entry != NULL) {
+            const bool is_read = (events[i].sides & 1u << WF_SIDE_READ) != 0;
+            const enum wf_side side = is_read ? WF_SIDE_READ : WF_SIDE_WRITE;
+            fetch_two_lines(glance_at(&events[i].entry->queues[side]));
+        }
+    }
+}
+
+/* As many as fit into the wakes, if one waits for each.  True: among them was a call. */
+static bool tell_some(const struct wf_event *events, int count)
+{
+    bool is_called = false;
+    struct wf_wakes wakes;
+    wakes.count = 0; /* and filled as far as that says */
+    fetch_ahead(events, count);
+    for (int i = 0; i < count; i++) {
+        if (events[i].ring != NULL) {
+            wf_uring_gather(events[i].ring);
+        } else if (events[i].entry != NULL) {
+            wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up, &wakes);
+        } else {
+            is_called = true;
+        }
+    }
+    wf_wakes_do(&wakes);
+    return is_called;
+}
+
 /* True: among them was a call. */
 static bool tell(struct wf_poller *poller, const struct wf_event *events, int count)
 {
@@ -24,14 +81,10 @@ static bool tell(struct wf_poller *poller, const struct wf_event *events, int co
     if (count > 0) {
         (void)wf_fetch_add_relaxed(&poller->driver.events, (uint64_t)count); /* a number */
     }
-    for (int i = 0; i < count; i++) {
-        if (events[i].ring != NULL) {
-            wf_uring_gather(events[i].ring);
-        } else if (events[i].entry != NULL) {
-            wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up);
-        } else {
-            is_called = true;
-        }
+    for (int first = 0; first < count; first += (int)WF_WAKES_MAX) {
+        const int left = count - first;
+        const int some = left < (int)WF_WAKES_MAX ? left : (int)WF_WAKES_MAX;
+        is_called = tell_some(&events[first], some) || is_called;
     }
     return is_called;
 }

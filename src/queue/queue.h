@@ -120,6 +120,8 @@ struct wf_node *wf_ring_pop(struct wf_ring *ring);
 /* [owner]  The same for a ring that nobody steals from: without a locked instruction.  If somebody
  * did before, wf_ring_settle has to come first. */
 struct wf_node *wf_ring_pop_alone(struct wf_ring *ring);
+/* [owner]  The same, but leaves it there: the oldest (0), the next one (1), ... */
+struct wf_node *wf_ring_peek_alone(struct wf_ring *ring, wf_ring_pos ahead);
 /* [owner]  No thief is there any more. */
 void wf_ring_settle(struct wf_ring *ring);
 

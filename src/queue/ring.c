@@ -251,6 +251,14 @@ struct wf_node *wf_ring_pop_alone(struct wf_ring *ring)
     return wf_plain_load(slot_at(ring, real));
 }
 
+struct wf_node *wf_ring_peek_alone(struct wf_ring *ring, wf_ring_pos ahead)
+{
+    wf_ring_pos tail = wf_load_relaxed(&ring->tail); /* relaxed: only the owner writes it */
+    wf_ring_pos real = real_of(wf_plain_load(&ring->known));
+    return ahead < distance(real, tail) ? wf_plain_load(slot_at(ring, (wf_ring_pos)(real + ahead)))
+                                        : NULL;
+}
+
 /* [thief]  Step 1.  Gives how many items were claimed, from *first on; 0: none to be had. */
 static wf_ring_pos claim(struct wf_ring *from, wf_ring_pos room, wf_ring_pos *first)
 {

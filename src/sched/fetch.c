@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/fetch.c - what a worker takes from the global queues.
+ * sched/fetch.c - what a worker takes from the global queues, and what it fetches from memory
+ * before it is needed.
  *
  * One task to run at once, and a fair share of others for its own queue.  They stand behind those
  * that are there.  As long as more are ready than the ring holds, those in the global queue would
@@ -36,6 +37,27 @@ static void fetch_ahead(const struct wf_chain *chain)
             }
         }
     }
+}
+
+void wf_fetch_next(struct wf_worker *worker)
+{
+    if (!worker->is_fast || !wf_alone_begin(worker)) {
+        return; /* somebody else may have it, and go on with it just now */
+    }
+    const struct weft_task *next = wf_task_of(wf_ring_peek_alone(&worker->ring, 0));
+    const struct weft_task *second = wf_task_of(wf_ring_peek_alone(&worker->ring, 1));
+    if (next != NULL && next->fiber != NULL) {
+        const char *frame = next->fiber->stack_pointer;
+        /* Each second one: the CPU brings a line's neighbour too, and does not wait for so few. */
+        for (size_t i = 0; i < WF_FRAME_LINES_IO; i += 2) {
+            __builtin_prefetch(frame + i * WF_CACHE_LINE, 1);
+        }
+        __builtin_prefetch(&next->wait_object, 1);
+    }
+    if (second != NULL) {
+        __builtin_prefetch(second->fiber, 1); /* so that the next time its frame is found at once */
+    }
+    wf_alone_end(worker);
 }
 
 /* [owner, fair]  In a crowd whose ring is always full those in the global queue would wait for

@@ -419,6 +419,9 @@ void wf_steal_notify(weft_runtime *runtime, struct wf_worker *worker);
  * NULL: there is none.  And one of a queue of another priority. */
 struct weft_task *wf_fetch(struct wf_worker *worker);
 struct weft_task *wf_fetch_one(struct wf_worker *worker, struct wf_inject *inject);
+/* fetch.c  [owner]  About to be in the kernel for a while: what the next task needs to go on comes
+ * into the cache meanwhile. */
+void wf_fetch_next(struct wf_worker *worker);
 
 /* steal.c  [owner]  Since it rested, it has something to be watched for the first time: a task in
  * its slot, or an alarm. */

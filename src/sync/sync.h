@@ -119,8 +119,11 @@ struct wf_wakes {
 void wf_wakes_add(struct wf_wakes *wakes, struct wf_wait_node *node);
 /* [any]  In the order in which they were granted; better without the lock. */
 void wf_wakes_do(struct wf_wakes *wakes);
-/* [locked by `spin`]  Grants all who wait, with this result.  The lock is open now and then
- * meanwhile, and held at the end. */
+/* [locked by `spin`]  Grants all who wait, with this result; who does not fit is woken here.  The
+ * lock is open now and then meanwhile, and held at the end. */
+void wf_wakes_grant_all(struct wf_wakes *wakes, struct wf_waitq *queue, struct wf_spin *spin,
+                        int result);
+/* [locked by `spin`]  The same, and wakes them all. */
 void wf_waitq_grant_all(struct wf_waitq *queue, struct wf_spin *spin, int result);
 
 /* [waiter]  Waits until it is granted: 0.  -ECANCELED, -ETIMEDOUT: it was not, and is out of the

@@ -166,22 +166,38 @@ void wf_wakes_do(struct wf_wakes *wakes)
     wakes->count = 0;
 }
 
+/* [locked by `spin`]  Wakes them; the lock is open meanwhile. */
+static void wake_unlocked(struct wf_wakes *wakes, struct wf_spin *spin)
+{
+    wf_spin_release(spin);
+    wf_wakes_do(wakes);
+    wf_spin_acquire(spin);
+}
+
+void wf_wakes_grant_all(struct wf_wakes *wakes, struct wf_waitq *queue, struct wf_spin *spin,
+                        int result)
+{
+    struct wf_wait_node *node;
+    /* Each turn takes one out; who comes meanwhile finds what the caller has changed. */
+    while (wf_plain_load(&queue->first) != NULL) {
+        if (wakes->count == WF_WAKES_MAX) {
+            wake_unlocked(wakes, spin);
+        }
+        if ((node = wf_waitq_claim(queue)) != NULL) { /* the queue may be empty by now */
+            wf_plain_store(&node->result, result);
+            wf_wakes_add(wakes, node);
+        }
+    }
+}
+
 void wf_waitq_grant_all(struct wf_waitq *queue, struct wf_spin *spin, int result)
 {
-    struct wf_wakes wakes; /* filled as far as its count says */
-    do { /* each turn takes some out; who comes meanwhile finds what the caller has changed */
-        struct wf_wait_node *node;
-        wakes.count = 0;
-        while (wakes.count < WF_WAKES_MAX && (node = wf_waitq_claim(queue)) != NULL) {
-            wf_plain_store(&node->result, result);
-            wf_wakes_add(&wakes, node);
-        }
-        if (wakes.count > 0) {
-            wf_spin_release(spin);
-            wf_wakes_do(&wakes);
-            wf_spin_acquire(spin);
-        }
-    } while (wf_plain_load(&queue->first) != NULL);
+    struct wf_wakes wakes;
+    wakes.count = 0; /* and filled as far as that says */
+    wf_wakes_grant_all(&wakes, queue, spin, result);
+    if (wakes.count > 0) {
+        wake_unlocked(&wakes, spin);
+    }
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */

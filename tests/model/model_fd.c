@@ -186,6 +186,19 @@ int wf_sys_signal_take(const sigset_t *set, siginfo_t *info)
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
+void wf_fetch_next(struct wf_worker *worker)
+{
+    (void)worker;
+}
+
+/* As the poller does. */
+static void report(struct wf_entry *one, uint32_t sides, bool is_hung_up)
+{
+    struct wf_wakes wakes = {0};
+    wf_entry_happened(one, sides, is_hung_up, &wakes);
+    wf_wakes_do(&wakes);
+}
+
 /* As the kernel: what is there already is reported at once. */
 static int add(struct wf_poller *of, struct wf_entry *one)
 {
@@ -193,7 +206,7 @@ static int add(struct wf_poller *of, struct wf_entry *one)
     wf_store_relaxed(&told, 1);
     wf_fence_seq_cst(); /* in the kernel there is a lock */
     if (wf_load_relaxed(&bytes) > 0) {
-        wf_entry_happened(one, 1u << WF_SIDE_READ, false);
+        report(one, 1u << WF_SIDE_READ, false);
     }
     return 0;
 }
@@ -251,7 +264,7 @@ static void bring(void)
     (void)wf_fetch_add_release(&bytes, 1);
     wf_fence_seq_cst(); /* as in add */
     if (wf_load_relaxed(&told) != 0) {
-        wf_entry_happened(entry, 1u << WF_SIDE_READ, false);
+        report(entry, 1u << WF_SIDE_READ, false);
     }
 }
 
@@ -259,7 +272,7 @@ static void bring(void)
 static void bring_and_report(void)
 {
     (void)wf_fetch_add_relaxed(&bytes, 1);
-    wf_entry_happened(entry, 1u << WF_SIDE_READ, false);
+    report(entry, 1u << WF_SIDE_READ, false);
 }
 
 /* The system call: takes so many, or less if there are not as many; gives their number. */
@@ -353,7 +366,7 @@ static void read_or_be_cancelled(void)
 /* A report that was under way when the number was closed comes late. */
 static void report_late(void)
 {
-    wf_entry_happened(entry, 1u << WF_SIDE_READ, true);
+    report(entry, 1u << WF_SIDE_READ, true);
 }
 
 static void close_and_use_again(void)

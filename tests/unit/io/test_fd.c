@@ -579,7 +579,9 @@ static intptr_t hear_of_many(void *arg)
     CHECK(count <= MOST);
     for (int i = 0; i < count; i++) {
         if (events[i].entry != NULL) {
-            wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up);
+            struct wf_wakes wakes = {0};
+            wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up, &wakes);
+            wf_wakes_do(&wakes);
         } else {
             poller->backend->call(poller); /* a call for who waits there: it is not for us */
         }

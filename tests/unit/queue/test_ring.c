@@ -108,8 +108,12 @@ static void a_ring_without_thieves_pops_in_order_too(void)
         struct wf_queue_stats stats;
         init_at(&ring, (wf_ring_pos)(0 - kept));
         CHECK(wf_ring_pop_alone(&ring) == NULL);
+        CHECK(wf_ring_peek_alone(&ring, 0) == NULL);
         fill(&ring, 0, kept);
         for (size_t i = kept; i < ITEMS; i++) {
+            CHECK_EQ(item_index(wf_ring_peek_alone(&ring, 0)), i - kept);
+            CHECK_EQ(item_index(wf_ring_peek_alone(&ring, (wf_ring_pos)(kept - 1))), i - 1);
+            CHECK(wf_ring_peek_alone(&ring, (wf_ring_pos)kept) == NULL);
             CHECK_EQ(item_index(wf_ring_pop_alone(&ring)), i - kept);
             CHECK_EQ(wf_ring_count(&ring), kept - 1);
             fill(&ring, i, i + 1);
