@@ -161,6 +161,15 @@ static void close_listener(struct drain *drain)
     }
 }
 
+/* [task of the drain, or closer] */
+static void let_go_of_listener(void *what)
+{
+    struct drain *drain = what;
+    if (drain->is_held) {
+        wf_use_end(&drain->use);
+    }
+}
+
 /* A server whose connections have taken every descriptor is told to end all the same: then it looks
  * for the signal now and then. */
 static int wait_for_signal(const struct drain *drain)
@@ -230,6 +239,8 @@ int weft_drain(weft_scope *scope, int listener, const weft_drain_options *option
         (void)weft_scope_close(scope);
         return rc;
     }
+    struct wf_belonging listening;
+    wf_belonging_begin(&listening, let_go_of_listener, &drain);
     rc = weft_scope_close(scope);
     (void)weft_cancel(watcher);
     const bool is_shielded = weft_shield(1) == 0; /* it works with our frame; else behind 255 */
@@ -237,8 +248,7 @@ int weft_drain(weft_scope *scope, int listener, const weft_drain_options *option
     if (is_shielded) {
         (void)weft_shield(0);
     }
-    if (drain.is_held) {
-        wf_use_end(&drain.use);
-    }
+    wf_belonging_end(&listening);
+    let_go_of_listener(&drain);
     return rc;
 }

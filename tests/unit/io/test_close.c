@@ -6,6 +6,8 @@
  *         again; copies, descriptors that others close, and a forced close of the runtime.  The
  *         model of the same is tests/model/model_fd.c.  Keeps part of behaviours 32 and 57.
  */
+#include <semaphore.h>
+
 #include <weft/signals.h>
 
 #include "io/io.h"
@@ -218,6 +220,56 @@ static void a_forced_close_leaves_nothing_of_calls_behind(void)
     CHECK_EQ(weft_close(listener), 0);
 }
 
+/* A server that was asked to end, and never does: one of its tasks heeds no cancel. */
+struct server {
+    const sigset_t *signals;
+    struct reader reader;
+    sem_t is_ending;
+};
+
+static void tell_that_it_ends(void *context, int signal)
+{
+    struct server *server = context;
+    CHECK_EQ(signal, SIGUSR2);
+    CHECK_EQ(sem_post(&server->is_ending), 0);
+}
+
+static intptr_t serve_for_ever(void *arg)
+{
+    struct server *server = arg;
+    weft_scope scope;
+    const weft_drain_options options = {
+        .signals = server->signals, .on_begin = tell_that_it_ends, .context = server};
+    const int listener = weft_listen("127.0.0.1:0", NULL);
+    CHECK(listener >= 0);
+    CHECK_EQ(weft_scope_open(&scope, NULL), 0);
+    CHECK_EQ(weft_scope_spawn(&scope, read_shielded, &server->reader, NULL), 0);
+    return weft_drain(&scope, listener, &options);
+}
+
+static void a_forced_close_ends_a_drain(void)
+{
+    sigset_t set;
+    CHECK_EQ(sigemptyset(&set) + sigaddset(&set, SIGUSR2), 0);
+    CHECK_EQ(weft_signals_block(&set), 0);
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        struct pair pair = pair_new(SOCK_STREAM);
+        struct server server = {.signals = &set, .reader = {.fd = pair.near}};
+        const size_t before = open_count();
+        CHECK_EQ(sem_init(&server.is_ending, 0, 0), 0);
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        weft_task *task = go_into(runtime, serve_for_ever, &server);
+        CHECK_EQ(kill(getpid(), SIGUSR2), 0);
+        CHECK_EQ(sem_wait(&server.is_ending), 0);
+        CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+        CHECK_EQ(weft_await(task), -ECANCELED);
+        CHECK_EQ(open_count(), before); /* the number of the listener too, which the drain had */
+        CHECK_EQ(sem_destroy(&server.is_ending), 0);
+        CHECK_EQ(weft_close(pair.near) + weft_close(pair.far), 0);
+    }
+}
+
 /* ---- storms ---------------------------------------------------------------------------------- */
 
 struct fight {
@@ -318,6 +370,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_number_may_come_back_to_the_same_socket),
     TAP_TEST(a_forced_close_leaves_the_descriptor),
     TAP_TEST(a_forced_close_leaves_nothing_of_calls_behind),
+    TAP_TEST(a_forced_close_ends_a_drain),
     TAP_TEST(a_reader_a_writer_and_a_closer_fight_over_one),
     TAP_TEST(a_number_is_closed_by_whoever_has_it),
 };
