@@ -128,12 +128,20 @@ static inline void wf_enter(struct wf_worker *worker, struct weft_task *task)
 {
     /* release: (D1) for those who look at tasks, (K5) for thieves, who look at its forks */
     wf_store_release(&worker->current, task);
+    wf_forks_enter(worker, task);
     wf_counter_add(&worker->counters.polled, 1);
     wf_counter_add(&task->runs, 1);
     if (worker->trace != NULL) {
         wf_trace_put(worker->trace, WF_TRACE_FIND, wf_task_id(task), 0);
         wf_trace_put(worker->trace, WF_TRACE_ENTER, wf_task_id(task), 0);
     }
+}
+
+/* [owner]  The thread is about to go on with the loop. */
+static inline void wf_enter_loop(struct wf_worker *worker)
+{
+    wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+    wf_forks_enter(worker, NULL);
 }
 
 /* [task]  Leaves the task with an errand, for the next one or for the loop. */

@@ -35,9 +35,8 @@ _Static_assert(offsetof(struct weft_forks, newest) == offsetof(struct weft_forks
                    offsetof(struct weft_forks, asked) == offsetof(struct weft_forks_front, asked),
                "what is used inline");
 
-/* Whose forks run at once: of threads that are no workers, of poll tasks, which cannot wait for
- * them, or when there is no memory. */
-static struct weft_forks outside = {.asked = {WEFT_FORKS_ALONE}};
+/* With these, or when there is no memory for others, forks run at once. */
+struct weft_forks wf_forks_outside = {.asked = {WEFT_FORKS_ALONE}};
 
 /* ---- tasks made of forks ------------------------------------------------------------------- */
 
@@ -201,7 +200,7 @@ void wf_forks_release(struct weft_task *self)
 /* ---- forking ------------------------------------------------------------------------------- */
 
 /* [the task]  Gives it a board; NULL: out of memory. */
-static struct weft_forks *attach(const struct wf_worker *worker, struct weft_task *self)
+static struct weft_forks *attach(struct wf_worker *worker, struct weft_task *self)
 {
     struct wf_task_extra *extra = wf_task_extra(self);
     if (extra == NULL) {
@@ -221,6 +220,7 @@ static struct weft_forks *attach(const struct wf_worker *worker, struct weft_tas
     wf_store_relaxed(&forks->asked, worker->is_lone ? WF_FORK_NOT_ASKED : WF_FORK_BY_ITSELF);
     self->is_plain = false;                 /* its end, and every wait, look at its forks */
     wf_store_release(&extra->forks, forks); /* (K3) */
+    worker->forks = forks;
     return forks;
 }
 
@@ -232,7 +232,7 @@ weft_forks *weft_forks_self(void)
     if (forks == NULL && self != NULL && self->body != WF_BODY_POLL) {
         forks = attach(worker, self);
     }
-    return forks != NULL ? forks : &outside;
+    return forks != NULL ? forks : &wf_forks_outside;
 }
 
 /* [the task] */
@@ -245,7 +245,7 @@ static inline void push(struct weft_forks *forks, weft_fork *fork)
 void weft_fork_go_slowly(weft_forks *forks, weft_fork *fork)
 {
     fork->forks = forks;
-    if (forks == &outside) {
+    if (forks == &wf_forks_outside) {
         fork->result = fork->fn(fork->arg);
         return;
     }
@@ -255,22 +255,27 @@ void weft_fork_go_slowly(weft_forks *forks, weft_fork *fork)
     }
 }
 
+/* [any]  By its own: the other way is a dozen instructions, without a frame. */
+static __attribute__((noinline)) void go_slowly(weft_fork *fork)
+{
+    weft_fork_go_slowly(weft_forks_self(), fork);
+}
+
 void weft_fork_go(weft_fork *fork, weft_fn fn, void *arg)
 {
     const struct wf_worker *worker = wf_seat;
     fork->fn = fn;
     fork->arg = arg;
     if (__builtin_expect(worker != NULL, 1)) {
-        const struct weft_task *self = wf_load_relaxed(&worker->current); /* relaxed: our own */
-        struct weft_forks *forks = self != NULL ? wf_forks_of(self) : NULL;
-        if (__builtin_expect(forks != NULL, 1) &&
-            __builtin_expect(wf_load_relaxed(&forks->asked) == WF_FORK_NOT_ASKED, 1)) {
+        struct weft_forks *forks = worker->forks;
+        /* relaxed: a request */
+        if (__builtin_expect(wf_load_relaxed(&forks->asked) == WF_FORK_NOT_ASKED, 1)) {
             fork->forks = forks;
             push(forks, fork);
             return;
         }
     }
-    weft_fork_go_slowly(weft_forks_self(), fork);
+    go_slowly(fork);
 }
 
 /* ---- joining ------------------------------------------------------------------------------- */
@@ -368,7 +373,7 @@ static intptr_t join_shared(struct weft_forks *forks, weft_fork *fork)
 
 intptr_t weft_fork_join_slowly(weft_forks *forks, weft_fork *fork)
 {
-    if (forks == &outside) {
+    if (forks == &wf_forks_outside) {
         return fork->result;
     }
     WF_RULE(forks->newest == fork, "weft_fork_join of a fork that is not the newest");

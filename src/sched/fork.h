@@ -92,6 +92,21 @@ static inline struct weft_forks *wf_forks_of(const struct weft_task *self)
     return extra != NULL ? wf_load_relaxed(&extra->forks) : NULL;
 }
 
+/* fork.c  Of threads that are no workers, of poll tasks, which cannot wait for forks, and of tasks
+ * that have not forked yet: who finds these has to look closer. */
+extern struct weft_forks wf_forks_outside;
+
+/* [owner]  The forks of the one that goes on now; NULL: of the loop.  A fork finds them by one load
+ * instead of three. */
+static inline void wf_forks_enter(struct wf_worker *worker, const struct weft_task *task)
+{
+    struct weft_forks *forks = NULL;
+    if (task != NULL && __builtin_expect(!task->is_plain, 0)) {
+        forks = wf_forks_of(task);
+    }
+    worker->forks = forks != NULL ? forks : &wf_forks_outside;
+}
+
 /* [the task]  Whether it has forks that are not joined. */
 static inline bool wf_has_forks(const struct weft_task *self)
 {

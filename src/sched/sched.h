@@ -297,6 +297,7 @@ struct wf_worker {
     weft_runtime *runtime;                 /* [const] */
     struct wf_task_pool *pool;             /* [const]  of the runtime */
     WF_ATOMIC(struct weft_task *) current; /* [owner: write] [any: read]  NULL: in the loop */
+    struct weft_forks *forks;              /* [owner]  of the current task: see fork.h */
     uint32_t index;                        /* [const] */
     uint32_t polls_left;                   /* [owner]  until it looks at the global queue */
     uint32_t lifo_runs;                    /* [owner]  tasks out of the slot in a row */

@@ -93,7 +93,7 @@ static struct weft_task *next_on(struct wf_worker *worker, struct wf_stack *stac
     *to = &worker->loop;
     struct weft_task *next = wf_pick(worker);
     if (next == NULL) {
-        wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+        wf_enter_loop(worker);
         return NULL;
     }
     if (next->fiber != NULL) {
@@ -104,7 +104,7 @@ static struct weft_task *next_on(struct wf_worker *worker, struct wf_stack *stac
     if (wf_load_relaxed(&next->stack_size) != 0 || next->body != WF_BODY_GREEN) {
         WF_REACHED("worker.stack_does_not_fit");
         worker->handed = next;
-        wf_store_relaxed(&worker->current, NULL);
+        wf_enter_loop(worker);
         return NULL;
     }
     next->fiber = &stack->fiber;
@@ -181,7 +181,7 @@ static struct wf_fiber_exit strand_main(void *arg, void *message)
             }
         } else {
             to = &worker->loop;
-            wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+            wf_enter_loop(worker);
         }
     } while (task != NULL);
     return (struct wf_fiber_exit){to, wf_message_of(stack, WF_ERRAND_END)};
@@ -191,7 +191,7 @@ _Noreturn void wf_task_exit(struct weft_task *self, intptr_t result)
 {
     struct wf_fiber *fiber = self->fiber;
     struct wf_worker *worker = wf_task_finish(self, result);
-    wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+    wf_enter_loop(worker);
     wf_fiber_switch_final(fiber, &worker->loop, wf_message_of(fiber->stack, WF_ERRAND_END));
 }
 
@@ -233,9 +233,9 @@ static void call(struct wf_worker *worker, struct weft_task *task)
     }
     if (has_ended) {
         (void)wf_task_finish(task, result);
-        wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+        wf_enter_loop(worker);
     } else {
-        wf_store_relaxed(&worker->current, NULL);
+        wf_enter_loop(worker);
         park(worker, task);
     }
 }
@@ -254,8 +254,8 @@ static void run(struct wf_worker *worker, struct weft_task *task)
         wf_enter(worker, task);
         void *message =
             wf_fiber_switch(&worker->loop, task->fiber, wf_message_of(NULL, WF_ERRAND_NONE));
-        WEFT_ASSERT(worker == wf_worker_self());  /* the loop stays with its thread */
-        wf_store_relaxed(&worker->current, NULL); /* relaxed: others only look */
+        WEFT_ASSERT(worker == wf_worker_self()); /* the loop stays with its thread */
+        wf_enter_loop(worker);
         wf_arrive(worker, message);
     }
     worker->round += 2;
@@ -311,6 +311,7 @@ void *wf_worker_main(void *arg)
     int rc = wf_signal_stack_init(&worker->signal_stack);
     if (wf_start_report(worker->start, rc) == 0) {
         wf_seat = worker;
+        wf_enter_loop(worker);
         wf_fiber_init_thread(&worker->loop);
         worker->now_ns = wf_clock_now();
         wf_monitor_wake_up(worker);

@@ -492,6 +492,42 @@ static void in_a_poll_task_a_fork_runs_at_once(void)
     run_under(EVERYWHERE, fork_in_poll_tasks);
 }
 
+/* No task runs then, but one has just run that had forks. */
+static void fork_in_a_hook(void *context, const weft_failure *failure)
+{
+    int *cell = context;
+    weft_fork fork;
+    CHECK_EQ(failure->error, -EIO);
+    weft_fork_go(&fork, add_one, cell);
+    CHECK_EQ(*cell, 1);
+    CHECK_EQ(weft_fork_join(&fork), 1);
+}
+
+static intptr_t fork_and_fail(void *arg)
+{
+    struct node root = {.depth = 3};
+    (void)arg;
+    CHECK_EQ(count_leaves(&root), 1 << 3);
+    return -EIO;
+}
+
+static intptr_t let_one_fail(void *arg)
+{
+    weft_drop(go(fork_and_fail, arg));
+    return 0;
+}
+
+static void in_a_hook_a_fork_runs_at_once(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
+        int cell = 0;
+        tour.options.on_failure = fork_in_a_hook;
+        tour.options.hook_context = &cell;
+        CHECK_EQ(weft_run(let_one_fail, NULL, &tour.options), 0);
+        CHECK_EQ(cell, 1);
+    }
+}
+
 /* ---- depth ----------------------------------------------------------------------------------- */
 
 static intptr_t go_deep(void *arg)
@@ -537,6 +573,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(forks_of_a_pinned_task_stay_on_its_thread),
     TAP_TEST(outside_of_tasks_a_fork_runs_at_once),
     TAP_TEST(in_a_poll_task_a_fork_runs_at_once),
+    TAP_TEST(in_a_hook_a_fork_runs_at_once),
     TAP_TEST(forks_nest_as_deep_as_the_stack_allows),
 };
 TAP_MAIN(tests)

@@ -445,7 +445,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(a_fork_that_fails_fails_its_task),
     TAP_TEST(a_task_that_fails_leaves_no_fork_behind),
     TAP_TEST(a_forced_close_ends_forks),
-    TAP_TEST(a_fork_does_not_need_memory),
+    TAP_TEST_LIMIT(a_fork_does_not_need_memory, 60),
     TAP_TEST_LIMIT(a_fork_does_not_need_a_stack, 60),
     TAP_TEST(a_join_out_of_order_is_told),
     TAP_TEST(a_task_that_ends_with_an_unjoined_fork_is_stopped),
