@@ -3,9 +3,12 @@
  * bench_fork.c - what forks cost, and the loops and sorts made of them.
  *
  * The variant `serial` is the same recursion or loop with plain calls, `weft` has forks through the
- * plain functions and `weft-typed` those of weft/fork_typed.h.  Leaves are in work.h, which peers
- * share.  The runtime is opened by the warm-up and kept.
+ * plain functions and `weft-typed` those of weft/fork_typed.h.  `apart` is `serial` in as many
+ * threads as there are workers, each with all of the work for itself: what so many CPUs can do, if
+ * nothing is shared.  Leaves are in work.h, which peers share.  The runtime is opened by the
+ * warm-up and kept.
  */
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 #include <weft/fork_typed.h>
@@ -35,6 +38,38 @@ static uint64_t run_tasks(weft_fn fn, void *arg, uint64_t ops, unsigned workers)
         WEFT_CHECK(weft_await(task) == 0);
     }
     return 0;
+}
+
+enum { THREADS_MAX = 64 };
+
+/* What one of several threads does by itself. */
+struct lot {
+    weft_fn fn;
+    void *arg;
+    uint64_t ops;
+};
+
+static void *do_lot(void *arg)
+{
+    const struct lot *lot = arg;
+    for (uint64_t i = 0; i < lot->ops; i++) {
+        WEFT_CHECK(lot->fn(lot->arg) == 0);
+    }
+    return NULL;
+}
+
+/* All lots at once: the time for one of them, if they came one after the other. */
+static uint64_t run_apart(struct lot *lots, unsigned count)
+{
+    pthread_t threads[THREADS_MAX];
+    const uint64_t start_ns = bench_now_ns();
+    for (unsigned i = 0; i < count; i++) {
+        WEFT_CHECK(pthread_create(&threads[i], NULL, do_lot, &lots[i]) == 0);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        WEFT_CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    return (bench_now_ns() - start_ns) / count;
 }
 
 static void *need(void *memory)
@@ -293,6 +328,16 @@ static uint64_t queens_13_serial(uint64_t ops, unsigned workers)
     return run_tasks(queens_serial_task, NULL, ops, workers);
 }
 
+static uint64_t queens_13_apart(uint64_t ops, unsigned workers)
+{
+    struct lot lots[THREADS_MAX];
+    WEFT_CHECK(workers <= THREADS_MAX);
+    for (unsigned i = 0; i < workers; i++) {
+        lots[i] = (struct lot){.fn = queens_serial_task, .ops = ops};
+    }
+    return run_apart(lots, workers);
+}
+
 /* ---- matrices -------------------------------------------------------------------------------- */
 
 /* c += a * b, of so many rows and columns. */
@@ -385,6 +430,32 @@ static uint64_t matmul(uint64_t ops, unsigned workers)
 static uint64_t matmul_serial(uint64_t ops, unsigned workers)
 {
     return multiply_by(multiply_serial_task, ops, workers);
+}
+
+static intptr_t multiply_own_task(void *arg)
+{
+    const struct matrices *own = arg;
+    const struct product all = {own->c, own->a, own->b, MATRIX_SIZE};
+    multiply_serial(&all);
+    return 0;
+}
+
+static uint64_t matmul_apart(uint64_t ops, unsigned workers)
+{
+    static struct matrices own[THREADS_MAX];
+    static uint64_t times;
+    struct lot lots[THREADS_MAX];
+    WEFT_CHECK(workers <= THREADS_MAX);
+    for (unsigned i = 0; i < workers; i++) {
+        own[i] = own[i].a == NULL ? matrices_new() : own[i];
+        lots[i] = (struct lot){.fn = multiply_own_task, .arg = &own[i], .ops = ops};
+    }
+    const uint64_t took_ns = run_apart(lots, workers);
+    times += ops;
+    for (unsigned i = 0; i < workers; i++) {
+        WEFT_CHECK(matrices_are_right(&own[i], times));
+    }
+    return took_ns;
 }
 
 /* ---- loops ----------------------------------------------------------------------------------- */
@@ -617,8 +688,10 @@ static const struct bench_row rows[] = {
     {"skynet-10m", "serial", "run", 2, 1, skynet_10m_serial},
     {"nqueens-13", "weft", "run", 1, 1, queens_13},
     {"nqueens-13", "serial", "run", 1, 1, queens_13_serial},
+    {"nqueens-13", "apart", "run", 1, 1, queens_13_apart},
     {"matmul-512", "weft", "run", 2, 1, matmul},
     {"matmul-512", "serial", "run", 2, 1, matmul_serial},
+    {"matmul-512", "apart", "run", 2, 1, matmul_apart},
     {"for-sum-10m", "weft", "run", 10, 1, for_sum},
     {"for-sum-10m", "serial", "run", 10, 1, for_sum_serial},
     {"for-irregular-1m", "weft", "run", 1, 1, for_irregular},
@@ -643,8 +716,10 @@ static const struct bench_goal goals[] = {
     {"skynet-10m", "weft", "tbb", 0.078, false, 2, false},
     {"nqueens-13", "weft", "serial", 1.06, false, 1, false},
     {"nqueens-13", "weft", "serial", 0.513, false, 2, false},
+    {"nqueens-13", "weft", "apart", 1.06, false, 2, false},
     {"matmul-512", "weft", "serial", 1.06, false, 1, false},
     {"matmul-512", "weft", "serial", 0.513, false, 2, false},
+    {"matmul-512", "weft", "apart", 1.06, false, 2, false},
     {"for-sum-10m", "weft", "openmp", 1.0, false, 2, false},
     {"for-sum-10m", "weft", "tbb", 1.0, false, 2, false},
     {"for-irregular-1m", "weft", "openmp", 1.0, false, 2, false},

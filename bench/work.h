@@ -11,8 +11,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Never inlined, so that the compiler makes the same of it wherever it is called. */
-#define LEAF static __attribute__((noinline, unused))
+/* Never inlined, so that the compiler makes the same of it wherever it is called, and at the same
+ * place in a line: 32 bytes off, the loop of collatz_steps takes a fifth longer. */
+#define LEAF static __attribute__((noinline, unused, aligned(64)))
 
 #define FIB_N 35
 #define FIB_RESULT 9227465
