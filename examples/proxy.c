@@ -3,6 +3,7 @@
  * proxy.c - passes connections on: `proxy 127.0.0.1:8080 example.org:80` until it is interrupted.
  * What comes in at one end goes out at the other, in both directions, and so does the end of each.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +56,10 @@ static intptr_t run(void *arg)
     weft_address_print(&here, text, sizeof(text));
     printf("%s -> %s\n", text, target);
     (void)fflush(stdout);
-    while ((near = weft_accept(listener, NULL, NULL)) >= 0) {
-        weft_drop(weft_go(pass_on, (void *)(intptr_t)near));
+    while ((near = weft_accept(listener, NULL, NULL)) >= 0 || near == -EMFILE) {
+        if (near >= 0) { /* else all descriptors are in use: some will be closed */
+            weft_drop(weft_go(pass_on, (void *)(intptr_t)near));
+        }
     }
     return near;
 }

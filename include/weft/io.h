@@ -69,7 +69,8 @@ WEFT_API ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags);
  * The next connection: its descriptor, which is closed on exec and does not block.  `address` may
  * be NULL.  A connection that was reset before anybody took it is skipped.  If there are no more
  * descriptors, or no memory for one (EMFILE, ENFILE, ENOBUFS, ENOMEM), it waits a moment and tries
- * again, up to a second in all; then it gives the error: the connection stays where it is.
+ * again, up to a second in all; then it gives the error: the connection stays where it is, and a
+ * server that goes on accepting has it as soon as another one ends.
  */
 WEFT_API int weft_accept(int fd, struct sockaddr *address, unsigned int *address_size);
 /* Connects, and waits until it is done: 0. */

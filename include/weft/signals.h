@@ -90,7 +90,9 @@ typedef struct weft_drain_options {
  *     int rc = weft_drain(&scope, server.fd, NULL);
  *
  * A task of the scope that fails cancels the others, as ever: a connection that does not want to
- * gives 0, and so does a loop whose accept gave -EBADF.  If no signal comes it ends with the last
+ * gives 0, and so does a loop whose accept gave -EBADF; after -EMFILE or -ENFILE it goes on, or the
+ * server ends when it has most to do (examples/http.c has such a loop, and an on_begin that ends
+ * idle connections).  If no signal comes it ends with the last
  * task, and the listener stays as it is.  If there is no descriptor left to wait with, it looks for
  * the signal every 10 ms.
  *
