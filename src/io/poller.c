@@ -31,8 +31,10 @@ static __attribute__((no_sanitize("thread"))) const void *glance_at(const struct
 
 static void fetch_two_lines(const void *from)
 {
-    __builtin_prefetch(from, 1);
-    __builtin_prefetch((const char *)from + WF_CACHE_LINE, 1);
+    if (from != NULL) {
+        __builtin_prefetch(from, 1);
+        __builtin_prefetch((const char *)from + WF_CACHE_LINE, 1);
+    }
 }
 
 static void fetch_ahead(const struct wf_event *events, int count)
@@ -41,9 +43,7 @@ static void fetch_ahead(const struct wf_event *events, int count)
         return;
     }
     for (int i = 0; i < count; i++) {
-        if (events[i].entry != NULL) {
-            fetch_two_lines(events[i].entry);
-        }
+        fetch_two_lines(events[i].entry);
     }
     for (int i = 0; i < count; i++) {
         if (events[i].entry != NULL) {

@@ -145,6 +145,7 @@ struct drain {
     int listener;
     bool is_held; /* the number of the listener, by `use` */
     struct wf_use use;
+    weft_task *watcher;
 };
 
 /* The socket is closed; its number, not before the drain has ended: a task may be about to accept
@@ -161,13 +162,19 @@ static void close_listener(struct drain *drain)
     }
 }
 
-/* [task of the drain, or closer] */
-static void let_go_of_listener(void *what)
+static void let_go_of_listener(struct drain *drain)
 {
-    struct drain *drain = what;
     if (drain->is_held) {
         wf_use_end(&drain->use);
     }
+}
+
+/* [closer]  Neither the drain nor its watcher goes on. */
+static void forget_drain(void *what)
+{
+    struct drain *drain = what;
+    let_go_of_listener(drain);
+    wf_task_unref(drain->watcher);
 }
 
 /* A server whose connections have taken every descriptor is told to end all the same: then it looks
@@ -232,23 +239,22 @@ int weft_drain(weft_scope *scope, int listener, const weft_drain_options *option
     if (rc != 0) {
         return rc;
     }
-    weft_task *watcher = NULL;
-    rc = weft_spawn(&watcher, watch, &drain, &names);
+    rc = weft_spawn(&drain.watcher, watch, &drain, &names);
     if (rc != 0) {
         (void)weft_scope_cancel(scope, rc); /* nothing would ever stop its tasks */
         (void)weft_scope_close(scope);
         return rc;
     }
-    struct wf_belonging listening;
-    wf_belonging_begin(&listening, let_go_of_listener, &drain);
+    struct wf_belonging belonging;
+    wf_belonging_begin(&belonging, forget_drain, &drain);
     rc = weft_scope_close(scope);
-    (void)weft_cancel(watcher);
+    (void)weft_cancel(drain.watcher);
     const bool is_shielded = weft_shield(1) == 0; /* it works with our frame; else behind 255 */
-    (void)weft_await(watcher);
+    (void)weft_await(drain.watcher);
+    wf_belonging_end(&belonging);
     if (is_shielded) {
         (void)weft_shield(0);
     }
-    wf_belonging_end(&listening);
     let_go_of_listener(&drain);
     return rc;
 }
