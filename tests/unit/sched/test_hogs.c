@@ -7,8 +7,10 @@
  *         that the others have done what they should: if they could not, the test hangs.  Times of
  *         hogs are short, so that whatever is slow counts as one.
  */
+#include <fcntl.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "fault_aids.h"
 #include "proc_aids.h"
@@ -297,6 +299,25 @@ static intptr_t yield_for_ever(void *arg)
     return 0;
 }
 
+static intptr_t read_a_byte(void *arg)
+{
+    char byte;
+    return weft_read(*(const int *)arg, &byte, 1) == 1 ? 0 : -EIO;
+}
+
+static void hear_of_a_byte(weft_runtime *runtime)
+{
+    int ends[2];
+    CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+    weft_task *reader = go_into(runtime, read_a_byte, &ends[0]);
+    while (info_of(reader).wait != WEFT_WAIT_READABLE) {
+        let_others_run();
+    }
+    CHECK_EQ(write(ends[1], "x", 1), 1);
+    CHECK_EQ(weft_await(reader), 0);
+    CHECK_EQ(weft_close(ends[0]) + weft_close(ends[1]), 0);
+}
+
 static void live_beside_one_that_yields(weft_runtime *runtime, const struct setting *setting)
 {
     wf_atomic_u32 done = {0};
@@ -311,12 +332,13 @@ static void live_beside_one_that_yields(weft_runtime *runtime, const struct sett
     }
     CHECK_EQ(weft_await(go_into(runtime, tick, NULL)), 0);
     CHECK_EQ(weft_await(go_into(runtime, nest_one, NULL)), 0); /* the queue of a worker */
+    hear_of_a_byte(runtime);
     wait_for(&ran, 20);
     raise_by_one(&done);
     CHECK_EQ(weft_await_all(yielders, setting->workers, NULL), 0);
 }
 
-/* part of behaviour 21: all but I/O */
+/* behaviour 21 */
 static void one_that_yields_for_ever_starves_nobody(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
