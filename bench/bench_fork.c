@@ -62,6 +62,7 @@ static void *do_lot(void *arg)
 static uint64_t run_apart(struct lot *lots, unsigned count)
 {
     pthread_t threads[THREADS_MAX];
+    WEFT_CHECK(count > 0 && count <= THREADS_MAX);
     const uint64_t start_ns = bench_now_ns();
     for (unsigned i = 0; i < count; i++) {
         WEFT_CHECK(pthread_create(&threads[i], NULL, do_lot, &lots[i]) == 0);
