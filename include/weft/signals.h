@@ -92,9 +92,8 @@ typedef struct weft_drain_options {
  * A task of the scope that fails cancels the others, as ever: a connection that does not want to
  * gives 0, and so does a loop whose accept gave -EBADF; after -EMFILE or -ENFILE it goes on, or the
  * server ends when it has most to do (examples/http.c has such a loop, and an on_begin that ends
- * idle connections).  If no signal comes it ends with the last
- * task, and the listener stays as it is.  If there is no descriptor left to wait with, it looks for
- * the signal every 10 ms.
+ * idle connections).  If no signal comes it ends with the last task, and the listener stays as it
+ * is.  If there is no descriptor left to wait with, it looks for the signal every 10 ms.
  *
  * 0            all ended by themselves
  * -ETIMEDOUT   some had to be cancelled
