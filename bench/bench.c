@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench.c - the harness: a cell of the table is a row done by a variant; each repetition of each
- * cell is one child process, and the table is what their lines add up to.
+ * bench.c - the harness: a cell of the table is a row run by a variant.  Each repetition of each
+ * cell is one child process, and the table summarises their output lines.
  *
  * Rejected: timing our own rows inside this process and only peers outside.  Two ways of measuring
- * would be compared with each other, and one row's peak memory would hide that of the next.
+ * would be compared with each other, and the peak memory of one row would hide that of the next.
  */
 #include "bench.h"
 
@@ -35,11 +35,11 @@ enum {
     QUICK_DIVISOR = 10,
     WORKERS_MAX = 1024,
     LIST_SIZE_MAX = 1 << 16,     /* bytes of a --list */
-    CHILD_LIMIT_MS = 300 * 1000, /* a repetition that takes longer hangs */
+    CHILD_LIMIT_MS = 300 * 1000, /* a repetition that takes longer counts as hung */
 };
 
 struct cell {
-    struct bench_line key; /* row, variant, unit, ops, workers, as its program knows them */
+    struct bench_line key;          /* row, variant, unit, ops, workers, as listed by its program */
     char label[2 * BENCH_NAME_MAX]; /* the variant as printed */
     const char *program;
     double wall_ns[REPS_MAX]; /* per operation */
@@ -47,7 +47,7 @@ struct cell {
     size_t count; /* repetitions that succeeded */
     uint64_t spent_ns;
     uint64_t rss_kb;
-    double min_ns; /* these when all repetitions are done */
+    double min_ns; /* these are set when all repetitions are done */
     double median_ns;
     double median_cpu_ns;
 };
@@ -58,7 +58,7 @@ static struct {
     const char *base;
     FILE *json;
     uint64_t reps;
-    uint64_t seconds; /* a cell that has used more is not repeated any more */
+    uint64_t seconds; /* a cell that has taken longer is not repeated */
     bool is_quick;
     bool has_failed;
     char *peers[PEERS_MAX];
@@ -71,8 +71,8 @@ static struct {
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-/* The kernel divides a CPU among sessions before it looks at niceness inside them: a session of
- * its own with the largest share keeps other work out.  Without the right to it, run unshielded. */
+/* The kernel divides a CPU among sessions before it considers niceness inside them: a separate
+ * session with the largest share keeps other work away.  Without the permission it runs without. */
 static void shield(void)
 {
     (void)setsid();
@@ -84,11 +84,11 @@ static void shield(void)
     }
 }
 
-/* Runs a program to its end and gives what it wrote; false when it failed. */
+/* Runs a program to its end and returns its output; false if it failed. */
 static bool run_child(char *const *args, char *text, size_t size)
 {
     int out = memfd_create("bench", MFD_CLOEXEC);
-    (void)fflush(NULL); /* else the child would hold, and might write, what is buffered */
+    (void)fflush(NULL); /* else the child would inherit buffered output and might write it */
     pid_t child = out < 0 ? -1 : fork();
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* the interrupt key does not reach its session */
@@ -139,9 +139,9 @@ static void repeat(struct cell *cell)
     cell->rss_kb = line.rss_kb > cell->rss_kb ? line.rss_kb : cell->rss_kb;
 }
 
-/* ---- which cells there are ------------------------------------------------------------------ */
+/* ---- the list of cells ---------------------------------------------------------------------- */
 
-/* Puts the cell behind the last one of its row, so that variants are neighbours in time too. */
+/* Inserts the cell after the last one of its row, so that variants run one after the other. */
 static void add_cell(const struct cell *cell)
 {
     WEFT_CHECK(bench.cell_count < CELLS_MAX);
@@ -156,7 +156,7 @@ static void add_cell(const struct cell *cell)
     bench.cell_count++;
 }
 
-/* A peer's row joins ours of that name; a suite without rows takes them all. */
+/* A peer's row is added to our row of the same name; a suite without rows takes all. */
 static bool is_wanted(const struct cell *cell)
 {
     bool is_known = bench.suite->row_count == 0;
@@ -167,7 +167,7 @@ static bool is_wanted(const struct cell *cell)
                         strstr(cell->label, bench.filter) != NULL);
 }
 
-/* Adds what a peer, PROGRAM or NAME=PROGRAM, lists. */
+/* Adds the rows that a peer, PROGRAM or NAME=PROGRAM, lists. */
 static void add_peer(char *peer)
 {
     static char text[LIST_SIZE_MAX];
@@ -214,7 +214,7 @@ static const struct cell *find_cell(const char *row, const char *label, uint64_t
     return NULL;
 }
 
-/* Three digits or more, however large the number; "-" where there is none. */
+/* At least three digits, for any magnitude; "-" if there is no figure. */
 static void print_number(double value)
 {
     (void)(value > 0 ? printf(" %.*f |", value < 10 ? 2 : value < 1000, value) : printf(" - |"));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_chan.c - what it costs to hand something over: channels with and without room, among two
- * tasks, several, and many in a circle or a chain.
+ * bench_chan.c - the cost of passing items: buffered and rendezvous channels, between two tasks,
+ * several tasks, and many in a ring or a chain.
  *
- * The runtime is opened by the warm-up and kept, so that starting threads is not measured.
+ * The warm-up opens the runtime, which stays open, so that starting threads is not measured.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static uint64_t ping_pong(uint64_t ops, unsigned workers)
 struct market {
     weft_chan *chan;
     uint64_t pairs;
-    uint64_t each; /* items of a producer */
+    uint64_t each; /* items per producer */
 };
 
 static intptr_t produce(void *arg)
@@ -157,14 +157,14 @@ static uint64_t chan_4p4c(uint64_t ops, unsigned workers)
     return market(ops, workers, 4);
 }
 
-/* ---- a circle -------------------------------------------------------------------------------- */
+/* ---- a ring ---------------------------------------------------------------------------------- */
 
 struct link {
     weft_chan *from;
     weft_chan *to;
 };
 
-/* The token counts hops down; at 0 each passes the end on by closing the next channel. */
+/* The token counts hops down; at 0 each task passes the end on by closing the next channel. */
 static intptr_t pass_on(void *arg)
 {
     const struct link *link = arg;
@@ -178,7 +178,7 @@ static intptr_t pass_on(void *arg)
             break;
         }
     }
-    (void)weft_chan_close(link->to); /* the last has done it already */
+    (void)weft_chan_close(link->to); /* the last task has closed it already */
     return 0;
 }
 
@@ -345,7 +345,7 @@ static uint64_t watch(uint64_t ops, unsigned workers)
     return run_task(watch_task, &ops, workers);
 }
 
-/* Two channels, of which the one or the other has an item. */
+/* Two channels, one of which has an item. */
 static intptr_t select_task(void *arg)
 {
     weft_chan *chans[2] = {open_chan(1), open_chan(1)};
@@ -378,7 +378,7 @@ static const struct bench_row rows[] = {
     {"select-2", "weft", "item", 1000000, 1, select_2},
 };
 
-/* What targets say in nanoseconds is here their ratio to a peer that was measured with them. */
+/* Goals in nanoseconds are given here as ratios to a peer that was measured at the same time. */
 static const struct bench_goal goals[] = {
     {"ping-pong", "weft", "go", 0.31, false, 1, false},
     {"ping-pong", "weft", "go", 0.35, false, 2, false},

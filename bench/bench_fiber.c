@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_fiber.c - what fibers cost: a switch, a life, a stack.
+ * bench_fiber.c - the cost of fibers: a switch, a life, a stack.
  *
  *   switch-2     two fibers in turn, nothing else
- *   switch-503   a circle of 503, more than the first cache of the CPU holds
- *   fiber-life   a stack from the worker's cache, one visit, and the stack back
- *   stack-burst  1000 stacks at once, a page of each touched, and all back
+ *   switch-503   a ring of 503, more than the first-level cache holds
+ *   fiber-life   a stack from the worker's cache, one switch to it and back, and the stack returned
+ *   stack-burst  1000 stacks at once, one page of each touched, and all returned
  *
  * Variants: weft; weft-fp keeps the floating point control words; weft-plain begins all stacks at
- * the same place within their page, as they would without colors; ucontext is the C library's
+ * the same offset within their page, as without colors; ucontext is the C library's
  * switch; mmap is a mapping with a guard page for each stack, as threads have it.
  */
 #include <sys/mman.h>
@@ -56,7 +56,7 @@ static void stop(void)
 
 /* ---- switches ------------------------------------------------------------------------------ */
 
-/* Ends when the message is NULL, and tells how often it was visited. */
+/* Ends when the message is NULL; counts how often it was switched to. */
 static struct wf_fiber_exit count_visits(void *arg, void *message)
 {
     struct wf_fiber *self = arg;
@@ -144,7 +144,7 @@ static uint64_t context_visits;
 
 static void count_context_visits(void)
 {
-    for (;;) { /* left for good when the stack goes */
+    for (;;) { /* never returns: the stack is freed */
         context_visits++;
         WEFT_CHECK(swapcontext(&there, &here) == 0);
     }
@@ -265,7 +265,7 @@ static const struct bench_row rows[] = {
     {"stack-burst", "mmap", "stack", 10000, 0, stack_burst_mmap},
 };
 
-/* The bare switch is to cost 3 ns; the clock is no base for a ratio, the system's switch is. */
+/* The goal of the bare switch is 3 ns; the base of its ratio is the system's switch. */
 static const struct bench_goal goals[] = {
     {.row = "switch-2", .variant = "weft", .than = "ucontext", .limit = 0.05},
     {.row = "switch-503", .variant = "weft", .than = "weft-plain", .limit = 0.6},

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_fork.c - what forks cost, and the loops and sorts made of them.
+ * bench_fork.c - the cost of forks, and of the loops and sorts built on them.
  *
  * The variant `serial` is the same recursion or loop with plain calls, `weft` has forks through the
  * plain functions and `weft-typed` those of weft/fork_typed.h.  `apart` is `serial` in as many
- * threads as there are workers, each with all of the work for itself: what so many CPUs can do, if
- * nothing is shared.  Leaves are in work.h, which peers share.  The runtime is opened by the
- * warm-up and kept.
+ * threads as there are workers, each with all of the work for itself: what that many CPUs can do if
+ * nothing is shared.  Leaves are in work.h, which peers share.  The warm-up opens the runtime,
+ * which stays open.
  */
 #include <pthread.h>
 #include <string.h>
@@ -19,13 +19,13 @@
 #include "work.h"
 
 enum {
-    SETTLE_NS = 100 * 1000 * 1000,  /* until all workers sleep */
+    SETTLE_NS = 100 * 1000 * 1000,  /* until all workers are parked */
     IDLE_OP_NS = 100 * 1000 * 1000, /* one operation of doing nothing */
 };
 
 static weft_runtime *runtime;
 
-/* Runs fn(arg) as a task, so many times. */
+/* Runs fn(arg) as a task, `ops` times. */
 static uint64_t run_tasks(weft_fn fn, void *arg, uint64_t ops, unsigned workers)
 {
     const weft_options options = {.workers = workers};
@@ -42,7 +42,7 @@ static uint64_t run_tasks(weft_fn fn, void *arg, uint64_t ops, unsigned workers)
 
 enum { THREADS_MAX = 64 };
 
-/* What one of several threads does by itself. */
+/* The work of one of several threads. */
 struct lot {
     weft_fn fn;
     void *arg;
@@ -58,7 +58,7 @@ static void *do_lot(void *arg)
     return NULL;
 }
 
-/* All lots at once: the time for one of them, if they came one after the other. */
+/* Runs all lots at once; returns the time divided by their number. */
 static uint64_t run_apart(struct lot *lots, unsigned count)
 {
     pthread_t threads[THREADS_MAX];
@@ -341,7 +341,7 @@ static uint64_t queens_13_apart(uint64_t ops, unsigned workers)
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-/* c += a * b, of so many rows and columns. */
+/* c += a * b, for `size` rows and columns. */
 struct product {
     double *c;
     const double *a;
@@ -372,7 +372,7 @@ static void multiply_serial(const struct product *product)
     }
 }
 
-/* Four parts of the result beside each other, twice. */
+/* Four parts of the result in parallel, twice. */
 static intptr_t multiply(void *arg)
 {
     const struct product *product = arg;
@@ -577,7 +577,7 @@ static intptr_t small_loops_task(void *arg)
         } else {
             WEFT_CHECK(weft_for(0, SMALL_COUNT, 0, double_each, items) == 0);
         }
-        __asm__ volatile("" ::: "memory"); /* each of them is done */
+        __asm__ volatile("" ::: "memory"); /* keeps the compiler from skipping one */
     }
     return 0;
 }
@@ -624,7 +624,7 @@ static intptr_t qsort_task(void *arg)
     return 0;
 }
 
-/* Counts the time itself: to fill the array is not measured. */
+/* Measures the time itself: filling the array does not count. */
 static uint64_t sort_by(weft_fn fn, uint64_t ops, unsigned workers)
 {
     uint64_t ns = 0;
@@ -667,7 +667,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* After forks have been taken; the time is that of the CPU. */
+/* After forks were stolen; the time is CPU time. */
 static uint64_t idle(uint64_t ops, unsigned workers)
 {
     (void)run_tasks(fib_task, NULL, 1, workers);
@@ -704,8 +704,8 @@ static const struct bench_row rows[] = {
     {"fork-idle-5s", "weft", "100 ms", 50, 1, idle},
 };
 
-/* What targets say in milliseconds is here their ratio to a peer that was measured with them; Lace,
- * which they name, is not among the peers. */
+/* Goals in milliseconds are given here as ratios to a peer that was measured at the same time;
+ * Lace, which the goals name, is not among the peers. */
 static const struct bench_goal goals[] = {
     {"fib-35", "weft", "tbb", 0.0386, false, 1, false},
     {"fib-35", "weft", "tbb", 0.0379, false, 2, false},

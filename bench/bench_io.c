@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_io.c - servers: what a request costs, beside a loop around epoll written by hand.
+ * bench_io.c - servers: the cost of a request, beside a hand-written epoll loop.
  *
  * The server listens on a port of the loopback device, starts bench_load as a process of its own
  * and serves it until it is done; the CPU time of a row is the server's alone.
@@ -29,16 +29,16 @@
 
 enum { BUFFER = 4096, EVENTS = 256 };
 
-/* What the load says. */
+/* What the load reports. */
 struct load {
     uint64_t ops;
     unsigned connections;
     unsigned workers;
     bool is_churn;  /* a connection for each request */
-    bool is_polled; /* by tasks without stacks */
+    bool is_polled; /* by poll tasks */
     int listener;
-    int output;    /* a pipe, while it runs */
-    pid_t process; /* the same */
+    int output;    /* a pipe, while the load runs */
+    pid_t process; /* of the load */
     uint64_t wall_ns;
     uint64_t p99_ns;
 };
@@ -53,7 +53,7 @@ static void listen_for(struct load *load)
     WEFT_CHECK(listen(load->listener, 1024) == 0);
 }
 
-/* Starts the load; what it says comes through a pipe, whose end says that it is done. */
+/* Starts the load; its report comes through a pipe, whose end means that it is done. */
 static void load_begin(struct load *load)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -85,7 +85,8 @@ static void load_end(struct load *load)
 {
     char text[128];
     int status = 0;
-    WEFT_CHECK(fcntl(load->output, F_SETFL, 0) == 0); /* it is all there, or the load has failed */
+    WEFT_CHECK(fcntl(load->output, F_SETFL, 0) ==
+               0); /* the report is complete, or the load has failed */
     const ssize_t length = read(load->output, text, sizeof(text) - 1);
     WEFT_CHECK(length > 0);
     text[length] = 0;
@@ -100,7 +101,7 @@ static void load_end(struct load *load)
 static void set_nodelay(int fd)
 {
     const int one = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a wish */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* may fail: only a hint */
 }
 
 /* ---- weft ---------------------------------------------------------------------------------- */
@@ -119,7 +120,7 @@ static intptr_t echo(void *arg)
     return 0;
 }
 
-/* The same as a state machine. */
+/* The echo server as a poll task. */
 struct polled_echo {
     int fd;
     weft_wait_future readable;
@@ -129,7 +130,7 @@ static weft_poll echo_polled(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct polled_echo *state = arg;
     char buffer[BUFFER];
-    for (;;) { /* until there is nothing to read, or never will be */
+    for (;;) { /* until there is nothing to read, or the end */
         weft_future *readable = &state->readable.future;
         if (readable->poll != NULL && weft_poll_future(cx, readable, result) == WEFT_PENDING) {
             return WEFT_PENDING;
@@ -141,7 +142,8 @@ static weft_poll echo_polled(weft_cx *cx, void *arg, intptr_t *result)
             (void)weft_close(state->fd);
             return WEFT_READY;
         } else {
-            WEFT_CHECK(weft_write_all(state->fd, buffer, (size_t)got) == 0); /* there is room */
+            WEFT_CHECK(weft_write_all(state->fd, buffer, (size_t)got) ==
+                       0); /* the socket buffer has space */
             readable->poll = NULL;
         }
     }
@@ -150,7 +152,7 @@ static weft_poll echo_polled(weft_cx *cx, void *arg, intptr_t *result)
 static intptr_t accept_all(void *arg)
 {
     const struct load *load = arg;
-    for (;;) { /* until it is cancelled */
+    for (;;) { /* until the task is cancelled */
         int fd = weft_accept(load->listener, NULL, NULL);
         if (fd < 0) {
             return 0;
@@ -203,7 +205,7 @@ static void accept_ready(int epoll_fd, int listener)
     }
 }
 
-/* A read that gives less than it could has taken all there was. */
+/* A short read has taken all that was there. */
 static void echo_ready(int fd)
 {
     char buffer[BUFFER];
@@ -356,7 +358,7 @@ static const struct bench_row rows[] = {
     {"idle-conn", "epoll", "connection", 8000, 1, epoll_idle},
 };
 
-/* What targets say in microseconds is here the ratio to the loop by hand. */
+/* Goals in microseconds are given here as ratios to the hand-written loop. */
 static const struct bench_goal goals[] = {
     {"echo-50", "weft", "epoll", 1.07, false, 1, false},
     {"echo-1000", "weft", "epoll", 1.1, false, 1, false},
@@ -368,7 +370,7 @@ static const struct bench_goal goals[] = {
     {"echo-1000", "weft", "go", 1.0, false, 1, false},
 };
 
-/* The load lies beside this program; peers find it by the same name. */
+/* The load is in the folder of this program; peers find it by the same variable. */
 static void find_load(void)
 {
     char path[4096];
@@ -377,11 +379,11 @@ static void find_load(void)
     path[length] = 0;
     char *name = strrchr(path, '/');
     WEFT_CHECK(name != NULL);
-    memcpy(name + 1, "bench_load", sizeof("bench_load")); /* there is room for it: see above */
+    memcpy(name + 1, "bench_load", sizeof("bench_load")); /* fits: see above */
     (void)setenv("BENCH_LOAD", path, 0);                  /* fails only for lack of memory */
 }
 
-/* Here and in the peers, which inherit it. */
+/* For this process and the peers, which inherit it. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;

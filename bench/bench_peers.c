@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_peers.c - what others can do: a suite without rows of its own takes all rows of the peers
- * that are given to it.
+ * bench_peers.c - the figures of other runtimes: a suite without rows of its own takes all rows of
+ * the peers that are given to it.
  */
 #include "bench.h"
 

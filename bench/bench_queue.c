@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_queue.c - what the queues cost: alone, in batches, and between two threads.
+ * bench_queue.c - the cost of the queues: in one thread, in batches, and between two threads.
  *
- *   push-pop-N   the owner alone: N items in, N out, and again
- *   steal        one theft; its preparation is not measured
- *   inject-N     the global queue: N items in, N out, at one call each where there is such a call
- *   mpsc-N       the inbox: N items sent one by one, then all taken
- *   owner-thief  the owner pushes 64 and pops until empty, while a thief takes what it can
- *   hand-over    one thread puts in, another takes out, at most WINDOW items on the way
+ *   push-pop-N   only the owner: pushes N items, pops N, repeats
+ *   steal        one steal; its preparation is not measured
+ *   inject-N     the global queue: N items in, N out, by one call each where there is such a call
+ *   mpsc-N       the MPSC queue: N items sent one by one, then all taken
+ *   owner-thief  the owner pushes 64 and pops until empty, while a thief steals
+ *   hand-over    one thread pushes, another takes, with at most WINDOW items in flight
  *
- * Every row counts what came out: a queue that loses an item is not measured but caught.
+ * Every row counts what came out, so a queue that loses an item fails.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -19,16 +19,16 @@
 #include "rivals.h"
 
 enum {
-    WINDOW = 128,       /* items on their way from one thread to the other */
+    WINDOW = 128,       /* items in flight from one thread to the other */
     BURST = 64,         /* items the owner pushes before it pops */
-    HALF = 128,         /* items of one large theft: half of a full ring */
-    SPINS_MAX = 64,     /* empty looks before a waiting thread lets another run */
-    STEAL_SETS_MAX = 8, /* thefts timed together, so that the clock's own cost is a hundredth */
+    HALF = 128,         /* items of one large steal: half of a full ring */
+    SPINS_MAX = 64,     /* empty polls before a waiting thread yields */
+    STEAL_SETS_MAX = 8, /* steals timed together, so that the clock's own cost is a hundredth */
 };
 
 static struct wf_node nodes[WF_RING_CAPACITY];
 
-/* ---- the queues, all by the same four verbs ------------------------------------------------- */
+/* ---- the queues, behind the same four functions -------------------------------------------- */
 
 static struct wf_ring ring;
 static struct wf_ring thief_ring;
@@ -42,8 +42,8 @@ static struct rival_list list;
 static struct rival_deque unfenced;
 static struct rival_deque_buffer unfenced_buffer;
 
-/* A ring of these rows is full only while a thief is held up in the midst of a theft: the owner
- * then keeps the item, as a worker would by way of the global queue. */
+/* A ring of these rows is full only while a thief is preempted in the middle of a steal: the owner
+ * then keeps the item, where a worker would use the global queue. */
 static uint64_t overflowed;
 
 static void keep_overflow(void *context, struct wf_chain *batch)
@@ -80,7 +80,7 @@ static size_t ring_take(void)
 
 static void deque_start(void)
 {
-    wf_deque_done(&deque); /* of the warm-up; one that never began holds nothing */
+    wf_deque_done(&deque); /* of the warm-up; an unused one holds nothing */
     WEFT_CHECK(wf_deque_init(&deque, WF_RING_CAPACITY) == 0);
 }
 
@@ -227,7 +227,7 @@ typedef void (*push_fn)(struct wf_node *item);
 typedef struct wf_node *(*pop_fn)(void);
 typedef size_t (*take_fn)(void);
 
-/* Inlined into each row, so that the queue's functions are called directly and not by pointer. */
+/* Inlined into each row, so that the queue's functions are called directly and not by a pointer. */
 #define INLINED static inline __attribute__((always_inline))
 
 INLINED uint64_t push_pop(uint64_t ops, size_t burst, start_fn start, push_fn push, pop_fn pop)
@@ -260,7 +260,7 @@ INLINED uint64_t push_take(uint64_t ops, size_t burst, start_fn start, push_fn p
     return 0;
 }
 
-/* A row's function: what a loop above becomes with these arguments. */
+/* A row's function: a loop above with these arguments. */
 #define ROW(name, loop, ...)                                                                       \
     static uint64_t name(uint64_t ops, unsigned workers)                                           \
     {                                                                                              \
@@ -286,7 +286,7 @@ ROW(mpsc_64, push_take, BURST, mpsc_start, mpsc_push, mpsc_take)
 ROW(list_1, push_take, 1, list_start, list_push, list_take)
 ROW(list_64, push_take, BURST, list_start, list_push, list_take)
 
-/* The same chain goes in whole and comes out whole. */
+/* The same chain goes in and comes out as a whole. */
 static uint64_t inject_64(uint64_t ops, unsigned workers)
 {
     struct wf_chain chain = {0};
@@ -317,7 +317,7 @@ static uint64_t locked_batch_64(uint64_t ops, unsigned workers)
     return 0;
 }
 
-/* ---- thefts --------------------------------------------------------------------------------- */
+/* ---- steals --------------------------------------------------------------------------------- */
 
 static struct wf_ring rings[STEAL_SETS_MAX * 20]; /* enough for 128 x 1 too */
 static struct wf_ring thieves[STEAL_SETS_MAX];
@@ -346,8 +346,8 @@ static uint64_t steal_ring_half(uint64_t ops, unsigned workers)
     return spent_ns;
 }
 
-/* A ring gives half: to take one item at a time it must hold one, so each theft is of `count`
- * rings. */
+/* A thief takes half of a ring: to steal one item at a time the ring must hold one, so each sample
+ * uses `count` rings. */
 INLINED uint64_t steal_ring_singles(uint64_t ops, size_t sets, size_t count)
 {
     uint64_t spent_ns = 0;
@@ -422,14 +422,14 @@ ROW(steal_deque_128, steal_deque_singles, HALF)
 struct pair {
     alignas(WF_CACHE_LINE) wf_atomic_u64 taken;   /* [taker: write] [any: read] */
     alignas(WF_CACHE_LINE) wf_atomic_u32 is_done; /* the owner has nothing left */
-    wf_atomic_u32 is_ready;                       /* the taker is at work */
+    wf_atomic_u32 is_ready;                       /* the taker is running */
     push_fn push;
     pop_fn pop; /* NULL: a hand-over */
     take_fn take;
     uint64_t ops;
 };
 
-/* After an empty look: waits a moment, and at last lets somebody else have the core. */
+/* After an empty poll: spins, and after SPINS_MAX yields the core. */
 static void look_again(unsigned *spins)
 {
     if (++*spins < SPINS_MAX) {
@@ -447,12 +447,12 @@ static void *take_until_done(void *arg)
     unsigned spins = 0;
     wf_store_release(&pair->is_ready, 1);
     for (;;) {
-        /* Before the look: what was put in before the end is then surely seen. */
+        /* Before the poll, so that everything pushed before the end is seen. */
         bool is_last = wf_load_acquire(&pair->is_done) != 0;
         size_t count = pair->take();
         if (count > 0) {
             taken += count;
-            wf_store_release(&pair->taken, taken); /* the sender may use their nodes again */
+            wf_store_release(&pair->taken, taken); /* the sender may reuse their nodes */
         } else if (is_last) {
             return NULL;
         } else {
@@ -490,12 +490,12 @@ static void push_within_window(struct pair *pair)
     }
 }
 
-/* Gives each of the two threads a core of its own, where there are two: on a busy machine they may
- * otherwise be left on one for the whole of a row. */
+/* Binds each of the two threads to a core of its own, if there are two: on a busy machine both
+ * might otherwise stay on one core for a whole row. */
 static void bind_apart(pthread_t taker)
 {
     static cpu_set_t cores[2];
-    static int found; /* once: from then on this thread is bound */
+    static int found; /* searched once: afterwards this thread is bound */
     cpu_set_t allowed;
     (void)sched_getaffinity(0, sizeof(allowed), &allowed);
     for (size_t cpu = 0; cpu < CPU_SETSIZE && found < 2; cpu++) {
@@ -518,7 +518,7 @@ static uint64_t between_two(uint64_t ops, start_fn start, push_fn push, pop_fn p
     start();
     WEFT_CHECK(pthread_create(&taker, NULL, take_until_done, &pair) == 0);
     bind_apart(taker);
-    while (wf_load_acquire(&pair.is_ready) == 0) { /* else the owner might be done before */
+    while (wf_load_acquire(&pair.is_ready) == 0) { /* else the owner might finish before */
         look_again(&spins);
     }
     if (pop != NULL) {
@@ -544,8 +544,8 @@ ROW(hand_list, between_two, list_start, list_push, NULL, list_take)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-/* Operations of a repetition, some 50 ms; multiples of 64 x 100, so that the tenth of a warm-up and
- * the tenth of a quick run are whole bursts. */
+/* Operations of a repetition, about 50 ms; multiples of 64 x 100, so that the tenth of a warm-up
+ * and the tenth of a quick run are whole bursts. */
 enum { OPS_ALONE = 6400 * 400, OPS_STEAL = 800 * 50, OPS_PAIR = 6400 * 200 };
 
 static const struct bench_row rows[] = {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_sched.c - what tasks cost: to start them, to wait for them, to let others run, to have a
- * million of them, to find a worker for them.
+ * bench_sched.c - the cost of tasks: starting, awaiting, yielding, a million waiting tasks, waking
+ * a worker.
  *
- * The runtime is opened by the warm-up and kept, so that starting threads is not measured.  Rows of
- * latency give the median of their samples: a mean would tell of the few times when something else
- * had the CPU.  Where a row waits before each sample it waits busily, in a thread that no worker
- * needs: a CPU that was asleep itself would add the time of its own waking.
+ * The warm-up opens the runtime, which stays open, so that starting threads is not measured.
+ * Latency rows report the median of their samples: a mean would show the few times when other
+ * processes had the CPU.  Where a row waits before each sample it spins, on a thread that no worker
+ * needs: a CPU that was halted would add its own wake-up time.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@
 
 enum {
     BATCH = 1000,
-    CHILDREN = 10,                  /* of a node of the skynet */
+    CHILDREN = 10,                  /* of a skynet node */
     LEAVES = 1000 * 1000,           /* of the skynet */
-    PAUSE_NS = 300 * 1000,          /* until a worker without work sleeps */
-    SETTLE_NS = 100 * 1000 * 1000,  /* until all of them do, whatever they did before */
+    PAUSE_NS = 300 * 1000,          /* until a worker without work parks */
+    SETTLE_NS = 100 * 1000 * 1000,  /* until all workers are parked, in any case */
     IDLE_OP_NS = 100 * 1000 * 1000, /* one operation of doing nothing */
 };
 
@@ -30,7 +30,7 @@ enum {
 
 static weft_runtime *runtime;
 
-/* Never closed: what is measured is over by then, and the process ends. */
+/* Never closed: the process ends after the measurement. */
 static void need_runtime(unsigned workers)
 {
     const weft_options options = {.workers = workers};
@@ -39,7 +39,7 @@ static void need_runtime(unsigned workers)
     }
 }
 
-/* Runs fn(arg) as a task; gives its result. */
+/* Runs fn(arg) as a task; returns its result. */
 static uint64_t run_task(weft_fn fn, void *arg, unsigned workers)
 {
     weft_task *task;
@@ -73,7 +73,7 @@ static int compare_u64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The time of `count` operations if all were like the one in the middle. */
+/* Returns the median sample times `count`. */
 static uint64_t sum_of_median(uint64_t *samples, uint64_t count)
 {
     qsort(samples, count, sizeof(samples[0]), compare_u64);
@@ -187,7 +187,7 @@ static uint64_t spawn_outside(uint64_t ops, unsigned workers)
 
 struct node {
     int64_t number; /* of its first leaf */
-    int64_t size;   /* leaves below */
+    int64_t size;   /* leaves below it */
 };
 
 static intptr_t skynet_node(void *arg)
@@ -219,7 +219,7 @@ static uint64_t skynet(uint64_t ops, unsigned workers)
     return 0;
 }
 
-/* ---- letting others run --------------------------------------------------------------------- */
+/* ---- yielding ------------------------------------------------------------------------------- */
 
 static intptr_t yield_often(void *arg)
 {
@@ -231,7 +231,7 @@ static intptr_t yield_often(void *arg)
 
 struct crowd {
     size_t tasks;
-    uint64_t yields; /* of each */
+    uint64_t yields; /* of each task */
 };
 
 static intptr_t yield_task(void *arg)
@@ -256,18 +256,18 @@ static uint64_t yield_1000(uint64_t ops, unsigned workers)
     return run_task(yield_task, &crowd, workers);
 }
 
-/* ---- a million that wait -------------------------------------------------------------------- */
+/* ---- a million waiting tasks ---------------------------------------------------------------- */
 
 struct blocked {
     uint64_t count;
-    uint64_t create_ns; /* until all of them wait */
-    uint64_t wake_ns;   /* until all of them have ended */
+    uint64_t create_ns; /* until all tasks wait */
+    uint64_t wake_ns;   /* until all tasks have ended */
 };
 
 static wf_atomic_u64 arrived;
 
-/* The gate: all others wait for its end.  It waits for the task that opens it, which never ends
- * before; so it stays shut until it is cancelled, without a turn of its own. */
+/* The gate: all other tasks wait for its end.  It awaits the task that cancels it, which does not
+ * end before; so it waits until it is cancelled, and never runs in between. */
 static intptr_t stay_shut(void *opener)
 {
     return weft_await(opener);
@@ -275,7 +275,7 @@ static intptr_t stay_shut(void *opener)
 
 static intptr_t wait_at_gate(void *gate)
 {
-    (void)wf_fetch_add_relaxed(&arrived, 1); /* relaxed: a count, and nothing rests on it */
+    (void)wf_fetch_add_relaxed(&arrived, 1); /* relaxed: only a count */
     return weft_join(gate, NULL);
 }
 
@@ -305,7 +305,7 @@ static intptr_t blocked_task(void *arg)
     return 0;
 }
 
-/* The same without stacks: their gate is a latch. */
+/* The same with poll tasks: their gate is a latch. */
 struct passer {
     weft_wait_future gate;
     bool has_arrived;
@@ -375,19 +375,19 @@ static uint64_t blocked_wake(uint64_t ops, unsigned workers)
     return blocked.wake_ns;
 }
 
-/* ---- finding a worker ----------------------------------------------------------------------- */
+/* ---- waking a worker ------------------------------------------------------------------------ */
 
-static wf_atomic_u64 arrived_ns; /* when the awaited began to run; 0: it has not */
+static wf_atomic_u64 arrived_ns; /* when the awaited task began to run; 0: it has not */
 
 static intptr_t arrive(void *arg)
 {
     uint64_t none = 0;
     (void)arg;
-    (void)wf_cas_release(&arrived_ns, &none, bench_now_ns()); /* of several the first */
+    (void)wf_cas_release(&arrived_ns, &none, bench_now_ns()); /* the first of several counts */
     return 0;
 }
 
-/* Waits without giving the CPU to anybody who might be what it waits for. */
+/* Spins without yielding the CPU, which could go to the thread that is measured. */
 static uint64_t await_arrival(void)
 {
     for (;;) {
@@ -414,7 +414,7 @@ static uint64_t wake_parked(uint64_t ops, unsigned workers)
     return ns;
 }
 
-/* The least that wakes a sleeping thread: a word, and two system calls. */
+/* The minimum that wakes a sleeping thread: one word and two system calls. */
 struct sleeper {
     wf_atomic_u32 round;
     uint32_t rounds;
@@ -455,12 +455,12 @@ static uint64_t wake_futex(uint64_t ops, unsigned workers)
 
 struct thefts {
     uint64_t count;
-    uint64_t pause_ns; /* before each */
+    uint64_t pause_ns; /* before each sample */
     uint64_t ns;
 };
 
-/* The task keeps its worker busy until another worker has taken one of its two children: two,
- * because the newest is kept for its own worker. */
+/* The task keeps its worker busy until a thief has taken one of its two children: two, because the
+ * newest stays in the LIFO slot of its own worker. */
 static intptr_t be_robbed(void *arg)
 {
     struct thefts *thefts = arg;
@@ -512,7 +512,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* The time is that of the CPU. */
+/* The time is CPU time. */
 static uint64_t idle(uint64_t ops, unsigned workers)
 {
     (void)run_task(give_one, NULL, workers);
@@ -542,7 +542,7 @@ static const struct bench_row rows[] = {
     {"idle-5s", "weft", "100 ms", 50, 1, idle},
 };
 
-/* What targets say in nanoseconds is here their ratio to a peer that was measured with them. */
+/* Goals in nanoseconds are given here as ratios to a peer that was measured at the same time. */
 static const struct bench_goal goals[] = {
     {"spawn-join-1000", "weft", "go", 0.25, false, 1, false},
     {"spawn-join-1000", "weft", "go", 0.25, false, 2, false},

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_sync.c - what it costs to wait for each other: locks, permits, notices, meetings.
+ * bench_sync.c - the cost of synchronisation: locks, permits, notifications, barriers.
  *
- * Rows ending in -1 have one task, and nobody to wait for; the others have so many, all of which do
- * the same to one object.  What a lock protects is one addition.
+ * Rows that end in -1 have one task, which never waits; the others have the given number of tasks,
+ * all of which use one object.  A lock protects one addition.
  */
 #include <weft/weft.h>
 
@@ -14,7 +14,7 @@ enum { TASKS_MAX = 64 };
 
 static weft_runtime *runtime;
 
-/* Never closed: what is measured is over by then, and the process ends. */
+/* Never closed: the process ends after the measurement. */
 static void need_runtime(unsigned workers)
 {
     const weft_options options = {.workers = workers};
@@ -23,7 +23,7 @@ static void need_runtime(unsigned workers)
     }
 }
 
-/* What each of the tasks does. */
+/* The function of each task. */
 struct share {
     void (*work)(uint64_t rounds, unsigned number);
     uint64_t rounds;
@@ -39,7 +39,7 @@ static intptr_t work_task(void *arg)
 
 struct crowd {
     unsigned tasks;
-    uint64_t ops; /* in all */
+    uint64_t ops; /* in total */
     void (*work)(uint64_t rounds, unsigned number);
 };
 
@@ -174,7 +174,7 @@ static uint64_t sem_1(uint64_t ops, unsigned workers)
     return together(ops, workers, 1, acquire_often);
 }
 
-/* Eight for two permits. */
+/* Eight tasks for two permits. */
 static uint64_t sem_8(uint64_t ops, unsigned workers)
 {
     return together(ops, workers, 8, acquire_often);
@@ -225,7 +225,7 @@ static void get_often(uint64_t rounds, unsigned number)
 {
     static weft_cell cell;
     (void)number;
-    (void)weft_cell_set(&cell, &cell); /* it may be set by a run before */
+    (void)weft_cell_set(&cell, &cell); /* a previous run may have set it */
     for (; rounds > 0; rounds--) {
         WEFT_CHECK(weft_cell_get(&cell) == &cell);
     }
@@ -268,7 +268,7 @@ static const struct bench_row rows[] = {
     {"once-set", "weft", "cell", 1000000, 1, once_set},
 };
 
-/* What targets say in nanoseconds is here their ratio to a peer that was measured with them. */
+/* Goals in nanoseconds are given here as ratios to a peer that was measured at the same time. */
 static const struct bench_goal goals[] = {
     {"mutex-1", "weft", "go", 1.0, false, 1, false},
     {"mutex-4", "weft", "go", 1.0, false, 1, false},
@@ -289,7 +289,7 @@ static const struct bench_goal goals[] = {
 int main(int argc, char **argv)
 {
     static const struct bench_suite suite = {
-        .title = "Locks and meetings",
+        .title = "Locks and events",
         .base = "weft",
         .rows = rows,
         .row_count = sizeof(rows) / sizeof(rows[0]),

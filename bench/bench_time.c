@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_time.c - what it costs to wait for a point in time, and how late one is.
+ * bench_time.c - the cost of waiting for a point in time, and the lateness of the wake-up.
  *
- * A million tasks sleep between 1 and 1000 ms: of the row without a suffix the CPU time counts (the
- * wall time is a second whoever does it), of the one with `late` how late each of them was.
+ * A million tasks sleep between 1 and 1000 ms.  The row without a suffix measures the CPU time (the
+ * wall time is a second for every variant), the row with `late` the lateness of each task.
  */
 #include <weft/weft.h>
 
@@ -13,7 +13,7 @@
 
 static weft_runtime *runtime;
 
-/* Never closed: what is measured is over by then, and the process ends. */
+/* Never closed: the process ends after the measurement. */
 static void need_runtime(unsigned workers)
 {
     const weft_options options = {.workers = workers};
@@ -22,7 +22,7 @@ static void need_runtime(unsigned workers)
     }
 }
 
-/* Runs fn(arg) as a task; gives its result. */
+/* Runs fn(arg) as a task; returns its result. */
 static uint64_t run_task(weft_fn fn, void *arg, unsigned workers)
 {
     weft_task *task;
@@ -35,7 +35,7 @@ static uint64_t run_task(weft_fn fn, void *arg, unsigned workers)
 
 /* ---- a million sleepers ---------------------------------------------------------------------- */
 
-static wf_atomic_u64 late_ns; /* the sum over all */
+static wf_atomic_u64 late_ns; /* the sum over all tasks */
 
 static void wake_up(weft_time due)
 {
@@ -92,7 +92,7 @@ static intptr_t crowd_task(void *arg)
         }
         WEFT_CHECK(rc == 0);
         if (i % 128 == 127) {
-            (void)weft_yield(); /* they begin to sleep as they come */
+            (void)weft_yield(); /* lets the new tasks begin to sleep */
         }
     }
     WEFT_CHECK(weft_await_all(tasks, crowd->count, NULL) == 0);
@@ -128,20 +128,20 @@ static uint64_t sleep_late_poll(uint64_t ops, unsigned workers)
     return wf_load_relaxed(&late_ns);
 }
 
-/* ---- one alarm ------------------------------------------------------------------------------- */
+/* ---- one timer ------------------------------------------------------------------------------- */
 
-static intptr_t give_way(void *arg)
+static intptr_t rotate_ring(void *arg)
 {
     (void)arg;
     return 0;
 }
 
-/* Spawn and await with a deadline that never comes: what an alarm that does not ring costs. */
+/* Spawn and await with a deadline that never passes: the cost of a timer that does not fire. */
 static intptr_t await_task(void *arg)
 {
     uint64_t ops = (uintptr_t)arg;
     for (uint64_t i = 0; i < ops; i++) {
-        (void)weft_await(weft_go(give_way, NULL));
+        (void)weft_await(weft_go(rotate_ring, NULL));
     }
     return 0;
 }
@@ -169,8 +169,8 @@ static const struct bench_row rows[] = {
     {"sleep-1m", "weft-poll", "task", 1000000, 1, sleep_1m_poll},
     {"sleep-1m-late", "weft", "task", 1000000, 1, sleep_late},
     {"sleep-1m-late", "weft-poll", "task", 1000000, 1, sleep_late_poll},
-    {"alarm-unused", "weft", "await", 500000, 1, await_plain},
-    {"alarm-unused", "weft-deadline", "await", 500000, 1, await_with_deadline},
+    {"timer-unused", "weft", "await", 500000, 1, await_plain},
+    {"timer-unused", "weft-deadline", "await", 500000, 1, await_with_deadline},
 };
 
 int main(int argc, char **argv)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Requests of HTTP a second: our example beside nginx, Go's net/http and hyper.
+"""Measures HTTP requests per second of examples/http.c, nginx, Go's net/http and hyper.
 
     bench/http.py [--build DIR] [--peers DIR] [--reps N] [--seconds N] [--json FILE]
 
-Each server runs on the first CPU with one worker, wrk with 64 connections on the last; both in
-sessions with the largest share of the CPU, where that is allowed.  Repetitions are interleaved,
-and the servers stay while they last: one that is not asked costs nothing.  CPU time is the server's
-alone.  Who is not here is left out with a line that says so.
+Each server runs on the first CPU with one worker, and wrk with 64 connections on the last CPU.
+Both run in sessions with the highest autogroup priority, if the kernel permits that.  The
+repetitions of the servers are interleaved.  All servers run until the end: a server without
+requests uses no CPU time.  The CPU time is that of the server only.  The script prints a line for
+each server that is not installed and skips it.
 """
 import argparse
 import json
@@ -23,7 +24,7 @@ CONNECTIONS = 64
 FILE_SIZE = 4096
 PATHS = {"http-hello": "hello", "http-file-4k": "file.html"}
 
-# What wrk says at its end, for machines.
+# A script for wrk, which prints its results in a form that measure() reads.
 REPORT = """
 done = function(summary, latency)
     local errors = summary.errors
@@ -57,7 +58,7 @@ http {{
 
 
 def shield(cpu):
-    """In the child: a session of its own on one CPU."""
+    """Returns a function for the child process: a new session, bound to one CPU."""
     def run():
         os.setsid()
         os.sched_setaffinity(0, {cpu})
@@ -65,12 +66,12 @@ def shield(cpu):
             with open("/proc/self/autogroup", "w", encoding="ascii") as stream:
                 stream.write("-20")
         except OSError:
-            pass  # unshielded, then
+            pass  # not permitted: the default priority
     return run
 
 
 def cpu_ns(pid):
-    """The time that all threads of a process have had on a CPU, those that have ended too."""
+    """The CPU time of all threads of a process, including threads that have ended."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as stream:
         words = stream.read().rsplit(")", 1)[1].split()
     return (int(words[11]) + int(words[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -90,7 +91,7 @@ class Server:
 
 
 def free_port():
-    """nginx cannot choose one itself, and say which."""
+    """A free port: nginx cannot choose a port itself and report it."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
 
@@ -142,12 +143,12 @@ def measure(server, path, seconds, script):
             "p50_us": p50_us, "p99_us": p99_us}
 
 
-def knows(server, path):
-    return not (server.name == "hyper" and path != "hello")  # it has no files
+def serves(server, path):
+    return not (server.name == "hyper" and path != "hello")  # the hyper program has no files
 
 
 def table(row, results):
-    """Of each figure the best repetition: the one least disturbed."""
+    """Prints the best repetition of each figure: other load disturbed it least."""
     print(f"\n## {row}: wrk with {CONNECTIONS} connections, a core each\n")
     print("| server | requests/s | CPU us/request | p50 us | p99 us | x weft |")
     print("|---|--:|--:|--:|--:|--:|")
@@ -169,7 +170,7 @@ def run(options, folder):
         for row, path in PATHS.items():
             results = {}
             for _ in range(options.reps):
-                for server in (one for one in servers if knows(one, path)):
+                for server in (server for server in servers if serves(server, path)):
                     cell = measure(server, path, options.seconds, script)
                     results.setdefault(server.name, []).append(cell)
                     lines.append(json.dumps({"row": row, "variant": server.name, **cell}))
@@ -194,7 +195,7 @@ def main():
         print("skipped: http (no wrk: apt-get install wrk)")
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # nginx gives its rights up
+        os.chmod(folder, 0o755)  # nginx drops its privileges
         run(options, folder)
     return 0
 

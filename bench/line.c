@@ -2,8 +2,8 @@
 /*
  * line.c - statistics, and a reader for one flat JSON object.
  *
- * A full JSON parser is not needed: the protocol has no nesting, no fractions, no signs.  What is
- * accepted is accepted exactly, because a misread line would be a wrong number in a table.
+ * A full JSON parser is not needed: the protocol has no nesting, no fractions, no signs.  The
+ * reader is strict, because a misread line would be a wrong number in a table.
  */
 #include "parts.h"
 
@@ -28,7 +28,7 @@ static const struct field {
     {"rss_kb", offsetof(struct bench_line, rss_kb), false},
 };
 
-/* Passes over blanks, and over `c` if that comes next. */
+/* Skips blanks, and `c` if it comes next. */
 static bool take(const char **at, char c)
 {
     *at += strspn(*at, " \t\r\n");
@@ -39,13 +39,13 @@ static bool take(const char **at, char c)
     return true;
 }
 
-/* The rest of a string whose opening quote was taken; `out` holds BENCH_NAME_MAX bytes. */
+/* Reads a string after its opening quote; `out` has BENCH_NAME_MAX bytes. */
 static int parse_text(const char **at, char *out)
 {
     size_t used = 0;
     while (**at != '"') {
         if (**at == '\\' && strchr("\"\\/", *++*at) == NULL) {
-            return -EINVAL; /* an escape that no name of a row needs */
+            return -EINVAL; /* an escape, which no name of a row needs */
         }
         char c = *(*at)++;
         if ((unsigned char)c < ' ') { /* the end of the line too */
@@ -73,7 +73,7 @@ static int parse_number(const char **at, uint64_t *out)
     return errno == ERANGE ? -ERANGE : 0;
 }
 
-/* One `"key": value`, put into its field of *line; `seen` has a bit for each field. */
+/* Reads one `"key": value` into its field of *line; `seen` has a bit for each field. */
 static int parse_pair(const char **at, struct bench_line *line, unsigned *seen)
 {
     char key[BENCH_NAME_MAX];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * load.c - the client of the benchmarks of I/O, the same for all servers.
+ * load.c - the client of the I/O benchmarks, the same for all servers.
  *
  *   bench_load PORT CONNECTIONS REQUESTS [churn]
  *
- * Opens so many connections to the loopback device, and on each of them sends 64 bytes and waits
- * for them to come back, again and again, until there were so many requests in all; with "churn"
- * each request has a connection of its own, which is closed after the reply.  Then it prints
- * "WALL_NS P50_NS P99_NS MAX_NS".  One thread on the last CPU, around epoll.
+ * Opens CONNECTIONS connections on the loopback device.  On each it repeatedly sends 64 bytes and
+ * waits until they come back, until REQUESTS requests were made in total.  With "churn" each
+ * request has a connection of its own, which is closed after the reply.  Then it prints "WALL_NS
+ * P50_NS P99_NS MAX_NS".  One thread on the last CPU, around epoll.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,7 +28,7 @@ enum { SIZE = 64, EVENTS = 512, GREETED = 100 };
 
 struct connection {
     int fd;
-    size_t got; /* of the bytes that come back */
+    size_t got; /* bytes received of the current reply */
     uint64_t sent_ns;
 };
 
@@ -58,7 +58,7 @@ static void use_last_cpu(void)
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET((size_t)sysconf(_SC_NPROCESSORS_ONLN) - 1, &set);
-    (void)sched_setaffinity(0, sizeof(set), &set); /* it only steadies the figures */
+    (void)sched_setaffinity(0, sizeof(set), &set); /* only makes the figures more stable */
 }
 
 static void connect_one(struct connection *connection)
@@ -116,8 +116,8 @@ static void receive(struct connection *connection)
     }
 }
 
-/* A request outside of the count.  Connections are accepted in order: those before are, too, and
- * the queue of the listener never overflows, which would cost a second. */
+/* A request that is not counted.  Connections are accepted in order, so all earlier ones are
+ * accepted too, and the backlog of the listener never overflows, which would cost a second. */
 static void greet(const struct connection *connection)
 {
     char bytes[SIZE] = "";

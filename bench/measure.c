@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * measure.c - what touches the machine: a benchmark program answering the harness as a peer does,
- * and the line that says where that was.
+ * measure.c - the part that depends on the machine: the measured side of a benchmark program, and
+ * the line that describes the machine.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static uint64_t cpu_time_ns(void)
     return s * UINT64_C(1000000000) + us * 1000;
 }
 
-/* KiB.  Not from getrusage: that figure is handed on from the process that started this one. */
+/* Peak memory in KiB.  Not from getrusage, whose figure is inherited from the parent process. */
 static uint64_t peak_memory_kb(void)
 {
     static const char peak[] = "VmHWM:";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * parts.h - what bench.c is put together from: the line of JSON that carries a result from the
- * measured process to the table, statistics, and the measured side itself.
+ * parts.h - the parts of bench.c: the line of JSON that carries a result from the measured process
+ * to the table, statistics, and the measured side itself.
  */
 #ifndef BENCH_PARTS_H
 #define BENCH_PARTS_H
@@ -12,9 +12,9 @@
 
 #include "bench.h"
 
-enum { BENCH_NAME_MAX = 64 }; /* bytes of a name, its end included */
+enum { BENCH_NAME_MAX = 64 }; /* bytes of a name with its final '\0' */
 
-/* What a line said; what it left out is 0 or empty. */
+/* The contents of a line; missing fields are 0 or empty. */
 struct bench_line {
     char row[BENCH_NAME_MAX];
     char variant[BENCH_NAME_MAX];
@@ -29,24 +29,26 @@ struct bench_line {
 /* ---- line.c: computes only ---------------------------------------------------------------------
  */
 
-/* Reads one flat JSON object: strings and whole numbers, keys in any order, unknown ones passed
- * over.  -EINVAL: malformed, a key twice, or no row, variant and ops; -ERANGE: a number beyond 64
- * bits or a text beyond a name's size.  *out untouched on error. */
+/* Reads one flat JSON object: strings and whole numbers, keys in any order; unknown keys are
+ * skipped.  -EINVAL: malformed, a key twice, or no row, variant and ops; -ERANGE: a number beyond
+ * 64 bits or a text beyond a name's size.  *out untouched on error. */
 int bench_parse_line(const char *text, struct bench_line *out);
 
 /* Writes `text` as a JSON string, quotes included. */
 void bench_put_quoted(FILE *out, const char *text);
 
-/* Sorts `values`.  The mean of the middle two for an even count; NAN for none. */
+/* Sorts `values` and returns the median: the mean of the middle two for an even count; NAN for
+ * none.
+ */
 double bench_median(double *values, size_t count);
 double bench_minimum(const double *values, size_t count);
-/* NAN where there is nothing to divide, or nothing to divide by. */
+/* Returns value / base; NAN if one of them is not positive. */
 double bench_ratio(double value, double base);
 
 /* ---- measure.c
  * ----------------------------------------------------------------------------------- */
 
-/* The machine, the compiler and the day; cut to `size`. */
+/* Describes the machine, the compiler and the date; truncated to `size`. */
 void bench_describe(char *text, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rivals.c - the least that could do the work of a queue; see rivals.h. */
+/* rivals.c - the simplest structures that could do the work of a queue; see rivals.h. */
 #include "rivals.h"
 
 #include <errno.h>
@@ -29,8 +29,8 @@ static void *return_at_once(void *arg)
     return arg;
 }
 
-/* glibc's mutex uses no locked instruction until the process has had a second thread.  What stands
- * in for a shared queue must be measured as one. */
+/* glibc's mutex uses no locked instruction until the process has had a second thread.  A rival of a
+ * shared queue must be measured with one. */
 static void have_had_threads(void)
 {
     pthread_t thread;
@@ -56,7 +56,7 @@ struct wf_node *rival_locked_pop(struct rival_locked *locked)
     return item;
 }
 
-/* A default mutex of our own process cannot fail to be taken or released. */
+/* Locking and unlocking a default mutex cannot fail. */
 size_t rival_locked_push_many(struct rival_locked *locked, struct wf_node **items, size_t count)
 {
     size_t done = 0;
@@ -139,7 +139,7 @@ struct wf_node *rival_deque_pop(struct rival_deque *deque)
     struct rival_deque_buffer *buffer = wf_load_relaxed(&deque->buffer);
     bottom--;
     wf_store_release(&deque->bottom, bottom);
-    top = wf_load_relaxed(&deque->top); /* here the real one has its fence before */
+    top = wf_load_relaxed(&deque->top); /* the real deque has a fence before this */
     struct wf_node *item = NULL;
     wf_deque_diff left = (wf_deque_diff)(bottom - top);
     if (left >= 0) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rivals.h - what the queues are measured against: the least that could do the same work.
+ * rivals.h - what the queues are measured against: the simplest structures that do the same work.
  *
- * They live in a file of their own, as the library's queues do, so that all are called alike and
- * none is folded into the loop that measures it.  Capacity is fixed and never exceeded by the rows.
+ * They are in a file of their own, as the library's queues are, so that none is inlined into the
+ * loop that measures it.  The capacity is fixed, and the rows never exceed it.
  */
 #ifndef BENCH_RIVALS_H
 #define BENCH_RIVALS_H
@@ -17,7 +17,7 @@
 
 enum { RIVAL_CAPACITY = 256 }; /* a power of two */
 
-/* An array and a count: no thread but one may ever look at it. */
+/* An array and a count, for one thread only. */
 struct rival_stack {
     size_t count;
     struct wf_node *slots[RIVAL_CAPACITY];
@@ -25,7 +25,7 @@ struct rival_stack {
 void rival_stack_push(struct rival_stack *stack, struct wf_node *item);
 struct wf_node *rival_stack_pop(struct rival_stack *stack);
 
-/* The same first-in-first-out. */
+/* A FIFO ring, for one thread only. */
 struct rival_fifo {
     size_t head;
     size_t tail;
@@ -34,7 +34,7 @@ struct rival_fifo {
 void rival_fifo_push(struct rival_fifo *fifo, struct wf_node *item);
 struct wf_node *rival_fifo_pop(struct rival_fifo *fifo);
 
-/* What most programs would write: that ring under a pthread mutex. */
+/* The FIFO ring under a pthread mutex, as most programs would write it. */
 struct rival_locked {
     pthread_mutex_t mutex;
     struct rival_fifo fifo;
@@ -42,7 +42,7 @@ struct rival_locked {
 void rival_locked_init(struct rival_locked *locked);
 void rival_locked_push(struct rival_locked *locked, struct wf_node *item);
 struct wf_node *rival_locked_pop(struct rival_locked *locked);
-/* As many as fit; gives how many. */
+/* Pushes as many as fit; returns their number. */
 size_t rival_locked_push_many(struct rival_locked *locked, struct wf_node **items, size_t count);
 size_t rival_locked_pop_many(struct rival_locked *locked, struct wf_node **items, size_t count);
 size_t rival_locked_count(struct rival_locked *locked);
@@ -57,8 +57,8 @@ void rival_list_push(struct rival_list *list, struct wf_node *item);
 size_t rival_list_take(struct rival_list *list, struct wf_chain *out);
 
 /*
- * The deque of queue/deque.c without the fence of its pop, and with nothing else left out: what it
- * is slower by is the price of the fence.  Wrong as soon as there is a thief.
+ * The deque of queue/deque.c without the fence of its pop, and otherwise complete: the difference
+ * is the price of the fence.  Incorrect as soon as there is a thief.
  */
 struct rival_deque {
     alignas(WF_CACHE_LINE) WF_ATOMIC(wf_deque_pos) top;

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# System calls for each operation of a row of bench_io, counted by strace: the server's alone.
-#   bench/syscalls.sh [ROW [VARIANT...]]    ROW: echo-50 unless given; VARIANT: weft and epoll
-# Environment: BUILD  where bench_io lies (build/release)
-#              OPS    operations (20000); the warm-up adds a tenth, and is divided by, too
-#              WORKERS  of the runtime (1)
-# Under strace everything takes longer, so a server sleeps less often than it would: what is counted
-# is what a busy one calls.
+# Counts the system calls of the server per operation of a row of bench_io, with strace.
+#   bench/syscalls.sh [ROW [VARIANT...]]    default: ROW echo-50, VARIANT weft and epoll
+# Environment: BUILD    the folder of bench_io (build/release)
+#              OPS      operations (20000); the warm-up adds a tenth, which the divisor includes
+#              WORKERS  workers of the runtime (1)
+# strace slows the server down, so that it sleeps less often than without strace: the figures are
+# those of a busy server.
 set -u
 row=${1:-echo-50}
 [ $# -gt 0 ] && shift
@@ -23,7 +23,7 @@ trap 'rm -f "$counts"' EXIT
 echo "| row | variant | system call | for each operation |"
 echo "|---|---|---|--:|"
 for variant in "$@"; do
-    # The load is a program of its own, and let go when it begins.
+    # The load generator is a separate program; strace detaches from it at its execve.
     strace -f -b execve -c -o "$counts" "$build/bench_io" "$row" "$variant" "$ops" \
         "${WORKERS:-1}" >/dev/null || exit 1
     awk -v row="$row" -v variant="$variant" -v ops="$((ops + ops / 10))" '

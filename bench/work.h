@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * work.h - what the rows of fork-join do at their leaves, the same for us and for peers in C and
- * C++, so that only the forks differ.
+ * work.h - the leaves of the fork-join rows, the same for us and for peers in C and C++, so that
+ * only the forks differ.
  */
 #ifndef BENCH_WORK_H
 #define BENCH_WORK_H
@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Never inlined, so that the compiler makes the same of it wherever it is called, and at the same
- * place in a line: 32 bytes off, the loop of collatz_steps takes a fifth longer. */
+/* Never inlined, so that the compiler generates the same code for every caller, and aligned within
+ * its cache line: 32 bytes off, the loop of collatz_steps takes a fifth longer. */
 #define LEAF static __attribute__((noinline, unused, aligned(64)))
 
 #define FIB_N 35
@@ -28,7 +28,7 @@ static inline uint64_t skynet_sum(uint64_t leaves)
 }
 
 struct queens {
-    uint8_t columns[QUEENS]; /* of the rows that have one */
+    uint8_t columns[QUEENS]; /* of the rows that have a queen */
 };
 
 LEAF bool is_safe(const struct queens *board, int row, int column)
@@ -81,7 +81,7 @@ static inline struct matrices matrices_new(void)
     return m;
 }
 
-/* One cell of the product, `times` of which were added up. */
+/* One element of the product, `times` of which were added up. */
 static inline bool matrices_are_right(const struct matrices *m, uint64_t times)
 {
     double cell = 0;
@@ -107,10 +107,10 @@ static inline double *numbers_new(void)
     return numbers;
 }
 
-/* Whole numbers: the order makes no difference. */
+/* Whole numbers: the order of additions makes no difference. */
 LEAF double sum_range(const double *numbers, size_t lo, size_t hi)
 {
-    double sums[4] = {0, 0, 0, 0}; /* the loop that a compiler may not make of one sum */
+    double sums[4] = {0, 0, 0, 0}; /* four sums, which a compiler may not derive from one */
     const size_t rest = lo + (hi - lo) / 4 * 4;
     for (size_t i = lo; i < rest; i += 4) {
         for (size_t j = 0; j < 4; j++) {
@@ -125,7 +125,7 @@ LEAF double sum_range(const double *numbers, size_t lo, size_t hi)
 
 #define SUM_RESULT 9999999.0
 
-/* Steps until 1 is reached: between none and 524, by no rule. */
+/* Steps until 1 is reached: irregular, between 0 and 524. */
 LEAF uint64_t collatz_steps(uint64_t n)
 {
     uint64_t steps = 0;

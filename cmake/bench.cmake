@@ -1,9 +1,9 @@
-# The benchmarks.  `make bench` runs what build/release/bench.list names.
+# The benchmarks.  `make bench` runs the programs in build/release/bench.list.
 add_library(weft_bench STATIC bench/bench.c bench/line.c bench/measure.c)
 target_include_directories(weft_bench PUBLIC bench PRIVATE src)
 target_link_libraries(weft_bench PUBLIC weft PRIVATE weft_flags)
 
-# weft_bench_program(name source...): a program of rows.
+# weft_bench_program(name source...): a program that prints rows of results.
 function(weft_bench_program name)
   add_executable(${name} ${ARGN})
   target_include_directories(${name} PRIVATE src)
@@ -26,11 +26,11 @@ add_dependencies(bench_io bench_load)
 get_property(list GLOBAL PROPERTY WEFT_BENCH_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/bench.list CONTENT "${list}")
 
-# Only what peers can do; not in the list, as it shows nothing of ours.
+# Rows that only peer programs implement.  Not in the list: it measures nothing of Weft.
 add_executable(bench_peers bench/bench_peers.c)
 target_link_libraries(bench_peers PRIVATE weft_bench weft_flags)
 
-# Programs on Go, Tokio and others; bench/peers/build.sh knows how, and passes over what is missing.
+# The peer programs: Go, Tokio and others.  bench/peers/build.sh skips what it cannot build.
 add_custom_target(peers
   COMMAND ${CMAKE_SOURCE_DIR}/bench/peers/build.sh ${CMAKE_SOURCE_DIR}/build/peers
   SOURCES bench/peers/tbb.cc bench/peers/fiber.cc bench/peers/libuv.c)

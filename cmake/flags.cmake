@@ -1,4 +1,4 @@
-# How everything of ours is compiled: warnings, sanitizers, test aids.
+# The compiler flags of all targets: warnings, sanitizers, test aids.
 add_library(weft_flags INTERFACE)
 target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
 target_compile_options(weft_flags INTERFACE
@@ -6,14 +6,14 @@ target_compile_options(weft_flags INTERFACE
   -Wcast-qual -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wformat=2
   -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fno-common -fvisibility=hidden -fstack-clash-protection)
 
-# Frame pointers are for debuggers and profilers.  In a release they cost 2 ns of a 14 ns push and
-# pop of the deque, whose fence waits for every store before it.
+# Frame pointers are for debuggers and profilers.  In a release build they cost 2 ns of the 14 ns of
+# a push and pop of the deque, whose fence waits for all earlier stores.
 if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(weft_flags INTERFACE -fno-omit-frame-pointer)
 endif()
 
 if(WEFT_TEST_AIDS)
-  target_compile_definitions(weft_flags INTERFACE WF_TEST_AIDS WF_SLOW_ASSERT)
+  target_compile_definitions(weft_flags INTERFACE WF_TEST_HOOKS WF_SLOW_ASSERT)
 endif()
 if(WEFT_HOSTILE)
   target_compile_definitions(weft_flags INTERFACE WF_HOSTILE)
@@ -28,6 +28,6 @@ if(WEFT_SANITIZE)
 endif()
 if(WEFT_COVERAGE)
   target_compile_options(weft_flags INTERFACE --coverage -fprofile-update=atomic)
-  # tests/tap.c refers to __gcov_dump weakly, which alone takes nothing out of an archive.
+  # tests/tap.c has a weak reference to __gcov_dump, for which the linker loads no archive member.
   target_link_options(weft_flags INTERFACE --coverage -Wl,--undefined=__gcov_dump)
 endif()

@@ -1,9 +1,9 @@
-# The fuzz targets: libFuzzer drives them, so the compiler is clang.  `make fuzz` runs what
-# build/fuzz/fuzz.list names.
+# The fuzz targets for libFuzzer, which needs clang.  `make fuzz` runs the programs in
+# build/fuzz/fuzz.list.
 add_compile_options(-fsanitize=fuzzer-no-link)
 target_compile_options(weft PRIVATE -fsanitize=fuzzer-no-link)
 
-# weft_fuzz(name source...): a target; its corpus lies in tests/fuzz/corpus/<name without fuzz_>.
+# weft_fuzz(name source...): a fuzz target; its corpus is tests/fuzz/corpus/<name without fuzz_>.
 function(weft_fuzz name)
   add_executable(${name} ${ARGN})
   target_include_directories(${name} PRIVATE src tests)
@@ -15,7 +15,7 @@ endfunction()
 weft_fuzz(fuzz_address tests/fuzz/fuzz_address.c)
 weft_fuzz(fuzz_buffer tests/fuzz/fuzz_buffer.c)
 weft_fuzz(fuzz_http tests/fuzz/fuzz_http.c)
-target_include_directories(fuzz_http PRIVATE ${CMAKE_SOURCE_DIR}) # for what it tries of an example
+target_include_directories(fuzz_http PRIVATE ${CMAKE_SOURCE_DIR}) # it includes examples/http.h
 
 get_property(list GLOBAL PROPERTY WEFT_FUZZ_LIST)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/fuzz.list CONTENT "${list}")

@@ -1,5 +1,5 @@
-# What `make install` copies: headers, the library, and how pkg-config and CMake find them.  No file
-# names the place it is installed in, so that the whole can be moved.
+# The files that `make install` copies: headers, the library, and the files by which pkg-config and
+# CMake find them.  No file contains the prefix, so the installation can be moved.
 include(CMakePackageConfigHelpers)
 
 set(WEFT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/weft)

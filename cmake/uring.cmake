@@ -1,12 +1,12 @@
-# io_uring by liburing, if it is there: without it the library does all I/O by epoll.  What is found
-# is tried, since pkg-config may speak of another machine than the one that is built for.
+# io_uring through liburing, if it is installed; without it the library uses epoll for all I/O.  The
+# check compiles a program, since pkg-config may describe the host instead of the target machine.
 option(WEFT_URING "use io_uring, if liburing is installed" ON)
 set(WEFT_HAS_URING FALSE)
 set(WEFT_PC_URING "")
 if(WEFT_URING)
   find_package(PkgConfig QUIET)
   if(PkgConfig_FOUND)
-    pkg_check_modules(URING QUIET liburing>=2.2)
+    pkg_check_modules(URING QUIET liburing>=2.3)
   endif()
   if(URING_FOUND)
     include(CheckCSourceCompiles)
@@ -21,7 +21,7 @@ if(WEFT_URING)
   endif()
   if(URING_FOUND AND URING_LINKS)
     set(WEFT_HAS_URING TRUE)
-    set(WEFT_PC_URING " -luring") # in Libs: of an archive also what is private has to be linked
+    set(WEFT_PC_URING " -luring") # in Libs: users of an archive must link its private libraries too
     target_compile_definitions(weft_flags INTERFACE WF_URING)
   endif()
 endif()

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cancel.c - a task is asked to end: its waits say so, and it ends when it likes.  Prints:
+ * cancel.c - a cancelled task: its waits return -ECANCELED, and it decides when to end.  Prints:
  *
  *     the task computes
- *     the task is asked to end
- *     its next wait gives -ECANCELED
+ *     the task is cancelled
+ *     its next wait returns -ECANCELED
  *     behind a shield it can wait again, for 42
  *     the task ended with -ECANCELED
  */
@@ -29,9 +29,10 @@ static intptr_t compute(void *arg)
     (void)arg;
     printf("the task computes\n");
     while (rc == 0) {
-        rc = weft_yield(); /* a loop that computes calls weft_check, which yields now and then */
+        rc =
+            weft_yield(); /* a loop that computes calls weft_check instead, which yields at times */
     }
-    printf("its next wait gives %s\n", name_of(rc));
+    printf("its next wait returns %s\n", name_of(rc));
     weft_shield(1);
     printf("behind a shield it can wait again, for %d\n", (int)weft_await(weft_go(answer, NULL)));
     weft_shield(0);
@@ -45,7 +46,7 @@ static intptr_t cancel(void *arg)
     if (task == NULL || weft_yield() < 0) { /* it begins */
         return -ENOMEM;
     }
-    printf("the task is asked to end\n");
+    printf("the task is cancelled\n");
     weft_cancel(task);
     intptr_t result = weft_await(task);
     printf("the task ended with %s\n", name_of(result));
@@ -54,6 +55,6 @@ static intptr_t cancel(void *arg)
 
 int main(void)
 {
-    const weft_options options = {.workers = 1}; /* so that the lines come in this order */
+    const weft_options options = {.workers = 1}; /* makes the order of the lines certain */
     return weft_run(cancel, NULL, &options) == 0 ? 0 : 1;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * crowded.c - a server that stays awake: two hundred clients talk to it over the network of this
- * machine, all of them tasks on one worker, while others compute without end or sleep in the
+ * crowded.c - a server that stays responsive: two hundred clients send requests over the loopback
+ * interface, all of them tasks on one worker, while other tasks compute without end or block in the
  * kernel.
  *
- * Each request is answered and checked.  The main thread looks on, and says how many came through
- * in each second and how long they took.
+ * Each request is answered and checked.  The main thread measures how many are answered and how
+ * long that takes.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,9 +22,10 @@ enum { CLIENTS = 200, SIZE = 64, SLEEPERS = 100, BUCKETS = 400, GLANCES = 20 };
 
 static char address[WEFT_ADDRESS_TEXT_SIZE];
 static atomic_bool is_over;
-static atomic_bool is_released;              /* who computes may end */
-static _Atomic uint64_t requests;            /* answered */
-static _Atomic uint64_t took_count[BUCKETS]; /* by time: ten buckets for each doubling */
+static atomic_bool is_released;   /* the tasks that compute may end */
+static _Atomic uint64_t requests; /* answered requests */
+static _Atomic uint64_t
+    took_count[BUCKETS]; /* requests by duration: ten buckets for each doubling */
 
 /* ---- how long ------------------------------------------------------------------------------ */
 
@@ -32,7 +33,7 @@ static void note(int64_t took_ns)
 {
     unsigned bucket = 0;
     double limit = 1000;
-    while (limit < (double)took_ns && bucket < BUCKETS - 1) { /* ends: it grows */
+    while (limit < (double)took_ns && bucket < BUCKETS - 1) { /* ends: the limit grows */
         limit *= 1.0717734625;                                /* the tenth root of two */
         bucket++;
     }
@@ -40,8 +41,8 @@ static void note(int64_t took_ns)
     atomic_fetch_add(&requests, 1);
 }
 
-/* The time, in microseconds, within which such a part of the requests was answered; all counts are
- * taken away. */
+/* Stores in us[i] the time in microseconds within which parts[i] of the requests were answered, and
+ * resets the counts. */
 static void take_times(const double *parts, double *us, unsigned count)
 {
     uint64_t counts[BUCKETS];
@@ -120,7 +121,7 @@ static intptr_t serve(void *arg)
     return weft_await_all(clients, CLIENTS, NULL);
 }
 
-/* ---- bad neighbours ------------------------------------------------------------------------ */
+/* ---- tasks that block ---------------------------------------------------------------------- */
 
 /* Computes, and never calls the runtime. */
 static intptr_t compute(void *arg)
@@ -148,7 +149,7 @@ static intptr_t sleep_again_and_again(void *arg)
     return rc;
 }
 
-/* ---- looking on ---------------------------------------------------------------------------- */
+/* ---- measuring ----------------------------------------------------------------------------- */
 
 _Noreturn static void give_up(const char *what, intptr_t rc)
 {
@@ -164,27 +165,27 @@ static void look_on(const char *what)
     static const double parts[] = {0.5, 0.99, 1};
     const int64_t glance_ns = look_ns / GLANCES;
     const struct timespec span = {glance_ns / WEFT_SECOND, glance_ns % WEFT_SECOND};
-    const bool is_watched = isatty(STDOUT_FILENO) != 0;
+    const bool has_leader = isatty(STDOUT_FILENO) != 0;
     double us[3];
     take_times(parts, us, 3);
     const uint64_t before = atomic_load(&requests);
     for (int i = 1; i <= GLANCES; i++) {
         (void)nanosleep(&span, NULL);
-        if (is_watched) {
+        if (has_leader) {
             printf("\r  %-36s %8" PRIu64 " answered", what, atomic_load(&requests) - before);
             (void)fflush(stdout);
         }
     }
     const uint64_t answered = atomic_load(&requests) - before;
     take_times(parts, us, 3);
-    printf("%s  %-36s %8" PRIu64 " %10.0f %10.0f %10.0f\n", is_watched ? "\r" : "", what, answered,
+    printf("%s  %-36s %8" PRIu64 " %10.0f %10.0f %10.0f\n", has_leader ? "\r" : "", what, answered,
            us[0], us[1], us[2]);
     if (answered == 0) {
         give_up("nothing was answered", -ETIMEDOUT);
     }
 }
 
-/* Beside so many tasks of this kind. */
+/* Measures beside `count` tasks of this kind. */
 static void look_on_beside(weft_runtime *runtime, const char *what, weft_fn fn, int count)
 {
     weft_task *tasks[SLEEPERS];

@@ -3,8 +3,8 @@
  * demo.c - what `make run` shows: a million tasks in a tree, a million hops of a token, a hundred
  * thousand tasks that wait, and what plain threads need for a small part of the same.
  *
- * Tasks do the work; the main thread is none, and looks on: it asks the runtime how far it has come
- * while the workers go on, and draws a bar if somebody watches.  Every result is checked.
+ * Tasks do the work.  The main thread is not a task: it reads the runtime's statistics while the
+ * workers run, and draws a progress bar on a terminal.  Every result is checked.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ enum {
     WAITERS = 100 * 1000,
     THREAD_STACK = 64 * 1024,
     BAR = 40,
-    BAR_NS = 20 * 1000 * 1000, /* between two looks */
+    BAR_NS = 20 * 1000 * 1000, /* between two updates */
 };
 
 static double now_s(void)
@@ -44,7 +44,7 @@ _Noreturn static void give_up(const char *what, intptr_t result)
     exit(EXIT_FAILURE);
 }
 
-/* Bytes of memory that the process has at the moment. */
+/* The resident memory of the process in bytes. */
 static double memory_bytes(void)
 {
     long pages = 0;
@@ -57,7 +57,7 @@ static double memory_bytes(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* ---- looking on ----------------------------------------------------------------------------- */
+/* ---- progress ------------------------------------------------------------------------------- */
 
 static weft_runtime *open_runtime(unsigned workers)
 {
@@ -78,16 +78,16 @@ static void draw_bar(uint64_t done, uint64_t all)
     (void)fflush(stdout);
 }
 
-/* Runs fn(arg) as a task that makes `all` tasks, and gives the seconds it took. */
+/* Runs fn(arg) as a task that creates `all` tasks; returns the seconds it took. */
 static double watch(weft_runtime *runtime, weft_fn fn, void *arg, uint64_t all, intptr_t wanted)
 {
     static const struct timespec span = {.tv_nsec = BAR_NS};
-    const bool is_watched = isatty(STDOUT_FILENO) != 0;
+    const bool has_leader = isatty(STDOUT_FILENO) != 0;
     weft_task *task = NULL;
     intptr_t result = 0;
     double start_s = now_s();
     int rc = weft_runtime_spawn(runtime, &task, fn, arg, NULL);
-    while (is_watched && rc == 0 && weft_try_join(task, NULL) == -EAGAIN) {
+    while (has_leader && rc == 0 && weft_try_join(task, NULL) == -EAGAIN) {
         weft_stats stats;
         (void)weft_runtime_stats(runtime, &stats); /* fails for NULL only */
         draw_bar(stats.total.completed, all);
@@ -95,7 +95,7 @@ static double watch(weft_runtime *runtime, weft_fn fn, void *arg, uint64_t all, 
     }
     result = rc == 0 ? weft_await(task) : rc;
     double took_s = now_s() - start_s;
-    if (is_watched) {
+    if (has_leader) {
         printf("\r%*s\r", BAR + 24, "");
     }
     if (result != wanted) {
@@ -115,7 +115,7 @@ static void close_runtime(weft_runtime *runtime)
 static void show_workers(weft_runtime *runtime)
 {
     weft_counters counters;
-    printf("\n  worker   tasks ended     resumed   stolen   looked elsewhere   slept\n");
+    printf("\n  worker   tasks ended     resumed   stolen       steals tried  parked\n");
     for (unsigned i = 0; weft_worker_stats(runtime, i, &counters) == 0; i++) {
         printf("  %6u  %12" PRIu64 "  %10" PRIu64 "  %7" PRIu64 "  %17" PRIu64 "  %6" PRIu64 "\n",
                i, counters.completed, counters.polled, counters.stolen, counters.steals_tried,
@@ -127,10 +127,10 @@ static void show_workers(weft_runtime *runtime)
 
 struct node {
     intptr_t first; /* the number of its first leaf */
-    intptr_t size;  /* leaves below */
+    intptr_t size;  /* leaves below it */
 };
 
-/* The children of a node lie in its frame, which outlives them. */
+/* The children of a node lie in its frame, which outlives their tasks. */
 static void divide(const struct node *node, struct node *children)
 {
     for (int i = 0; i < CHILDREN; i++) {
@@ -164,7 +164,7 @@ static intptr_t sum_below(intptr_t count)
     return count * (count - 1) / 2;
 }
 
-/* Nodes of a tree with so many leaves. */
+/* The number of nodes of a tree with `leaves` leaves. */
 static uint64_t nodes_of(uint64_t leaves)
 {
     uint64_t nodes = 0;
@@ -174,7 +174,7 @@ static uint64_t nodes_of(uint64_t leaves)
     return nodes;
 }
 
-/* Nanoseconds a task. */
+/* Returns nanoseconds per task. */
 static double show_tree(unsigned workers, bool is_last)
 {
     const uint64_t tasks = nodes_of(LEAVES);
@@ -192,7 +192,7 @@ static double show_tree(unsigned workers, bool is_last)
 
 /* ---- a ring of 503 tasks -------------------------------------------------------------------- */
 
-/* Lets all tasks of the round wait for the one before them, then goes. */
+/* Lets all tasks of the round await their predecessors, then starts the token. */
 static intptr_t begin_round(void *arg)
 {
     (void)arg;
@@ -220,7 +220,7 @@ static intptr_t run_ring(void *arg)
     return token;
 }
 
-/* Nanoseconds a hop. */
+/* Returns nanoseconds per hop. */
 static double show_ring(unsigned workers)
 {
     const intptr_t hops = RING * ROUNDS;
@@ -232,11 +232,11 @@ static double show_ring(unsigned workers)
     return took_s * 1e9 / (double)hops;
 }
 
-/* ---- a hundred thousand that wait ----------------------------------------------------------- */
+/* ---- a hundred thousand waiting tasks ------------------------------------------------------- */
 
 static double waiting_bytes; /* written by the task, read after its end */
 
-/* Waits for whoever opens it, which never ends before: so until it is cancelled. */
+/* The gate: waits for a task that does not end before it, so until it is cancelled. */
 static intptr_t stay_shut(void *opener)
 {
     return weft_await(opener);
@@ -280,7 +280,7 @@ static void show_waiting(unsigned workers)
         give_up("memory", -ENOMEM);
     }
     double took_s = watch(runtime, gather, tasks, WAITERS, 0);
-    printf("  %d tasks stood before a gate, %.0f bytes each; made, woken and gone in %.2f s\n",
+    printf("  %d tasks waited at a gate, %.0f bytes each; created, woken and ended in %.2f s\n",
            WAITERS, waiting_bytes, took_s);
     close_runtime(runtime);
     free(tasks);
@@ -308,7 +308,7 @@ static void *sum_leaves_by_threads(void *arg)
     intptr_t sum = 0;
     for (int i = 0; i < CHILDREN; i++) {
         void *part = NULL;
-        (void)pthread_join(threads[i], &part); /* fails only for what is no thread */
+        (void)pthread_join(threads[i], &part); /* fails only for an invalid thread */
         sum += (intptr_t)part;
     }
     return (void *)sum;
@@ -330,12 +330,12 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static void *pass_on_by_thread(void *arg)
 {
     void *token = NULL;
-    if (arg == NULL) { /* the first: waits until all others do */
+    if (arg == NULL) { /* the first: waits until all others wait */
         (void)pthread_mutex_lock(&gate);
         (void)pthread_mutex_unlock(&gate);
         return NULL;
     }
-    (void)pthread_join(*(pthread_t *)arg, &token); /* it was made before this one */
+    (void)pthread_join(*(pthread_t *)arg, &token); /* created before this one */
     return (void *)((intptr_t)token + 1);
 }
 
@@ -383,19 +383,19 @@ int main(void)
     close_runtime(runtime);
 
     printf(
-        "A tree: every task starts ten, down to a million leaves, and sums up their results\n\n");
+        "A tree: every task starts ten, down to a million leaves, and adds up their results\n\n");
     if (workers > 1) {
         (void)show_tree(1, false);
     }
     double tree_ns = show_tree(workers, true);
-    printf("\nA ring: %d tasks wait for each other, and a token goes round\n\n", RING);
+    printf("\nA ring: %d tasks await each other, and a token travels around\n\n", RING);
     if (workers > 1) {
         (void)show_ring(1);
     }
     double ring_ns = show_ring(workers);
-    printf("\nA crowd: everybody waits for the same task\n\n");
+    printf("\nA crowd: all tasks wait for the same task\n\n");
     show_waiting(workers);
-    printf("\nThreads of the system: the same, scaled down\n\n");
+    printf("\nOS threads: the same, scaled down\n\n");
     show_threads(tree_ns, ring_ns);
     return EXIT_SUCCESS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * download.c - eight parts of a file, downloaded at the same time from a server of HTTP that this
- * program starts itself, each written to its place; a terminal shows how far it is.  Prints:
+ * download.c - downloads eight parts of a file at the same time, from an HTTP server in the same
+ * program, and writes each at its offset; on a terminal it shows the progress.  Prints:
  *
  *     8 parts, 4096000 bytes, all as they were sent
  */
@@ -17,7 +17,7 @@
 enum { PARTS = 8, SIZE = 512000, PIECE = 8000 };
 
 static char address[WEFT_ADDRESS_TEXT_SIZE];
-static int file; /* without a name: it goes with the program */
+static int file; /* without a name: it is deleted with the program's end */
 static atomic_long done;
 
 /* ---- the server ---------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ static void show(void)
     }
 }
 
-/* Gets part `arg`: how many bytes; or an error. */
+/* Downloads part `arg`; returns the number of bytes, or an error. */
 static intptr_t download(void *arg)
 {
     char piece[PIECE];
@@ -95,7 +95,7 @@ static intptr_t download(void *arg)
     return got_all;
 }
 
-/* Bytes of the file that are what the server has sent. */
+/* Returns how many bytes of the file are those that the server has sent. */
 static long count_good(void)
 {
     char piece[PIECE];
@@ -126,7 +126,7 @@ static intptr_t run(void *arg)
     const long good = count_good();
     printf("%d parts, %ld bytes, %s as they were sent\n", PARTS, atomic_load(&done),
            good == atomic_load(&done) ? "all" : "not");
-    weft_close(listener); /* which ends the server */
+    weft_close(listener); /* ends the server */
     return weft_close(file);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * echo.c - a server that sends back what it gets: `echo 127.0.0.1:7000`.  Each connection is a
- * task.  Without an address it tries itself, with a hundred clients at once.  Prints:
+ * echo.c - a server that sends back what it receives: `echo 127.0.0.1:7000`.  Each connection is a
+ * task.  Without an address it tests itself, with a hundred clients at once.  Prints:
  *
  *     100 clients sent 10 lines each, and 1000 came back
  */
@@ -42,7 +42,7 @@ static intptr_t talk(void *arg)
     int rc = weft_reader_init(&reader, fd, NULL, 0);
     while (rc == 0 && count < LINES && weft_write_all(fd, "a line\n", 7) == 0 &&
            weft_reader_read_line(&reader, &line, 0) == 1 && memcmp(line.bytes, "a line", 6) == 0) {
-        count++; /* it came back as it went */
+        count++; /* the line came back unchanged */
     }
     weft_reader_done(&reader);
     weft_close(fd);
@@ -69,7 +69,7 @@ static intptr_t run(void *arg)
         lines += (int)weft_await(clients[i]);
     }
     printf("%d clients sent %d lines each, and %d came back\n", CLIENTS, LINES, lines);
-    weft_close(fd); /* which ends the server */
+    weft_close(fd); /* ends the server */
     return weft_await(server) == -EBADF ? 0 : -1;
 }
 

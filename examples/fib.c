@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fib - the thirtieth Fibonacci number by the slow way: a fork at every call, 1.3 million of
- * them.  A fork that no other worker takes is run by its join as a plain call.  Prints:
+ * fib.c - the thirtieth Fibonacci number by the slow way: a fork at every call, 1.3 million forks.
+ * The join runs a fork that no thief took as a plain call.  Prints:
  *
  *     fib(30) = 832040
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hog.c - two loops that never let go of their worker, of which there is only one; a clock ticks
- * all the same.  Prints:
+ * hog.c - two loops that never yield, on a runtime with one worker; a clock still ticks, because
+ * spares take over.  Prints:
  *
  *     tick 1
  *     tick 2

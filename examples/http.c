@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * http.c - a server of HTTP/1.1: `http 127.0.0.1:8080 FOLDER [MILLISECONDS]` serves the files of a
- * folder, and /hello out of memory, until SIGINT or SIGTERM; then it finishes what it is at.
+ * http.c - an HTTP/1.1 server: `http 127.0.0.1:8080 FOLDER [MILLISECONDS]` serves the files of a
+ * folder, and /hello from memory, until SIGINT or SIGTERM; then it finishes the requests in
+ * progress.
  *
- * Each connection is a task, written as if it were alone.  A client that is silent for so many
- * milliseconds (10000) where it should send or take something is left.
+ * Each connection is a task, written as sequential code.  The server closes a connection whose
+ * client neither sends nor receives for the given number of milliseconds (10000).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,11 +31,11 @@ struct connection {
     int fd;
     weft_reader reader;
     weft_writer writer;
-    time_t second; /* of the date: it is written anew when another one has begun */
+    time_t second; /* the second of `date`, which is formatted again in the next one */
     char date[32];
-    bool has_rest; /* the client has sent what nobody will read */
+    bool has_rest; /* the client has sent bytes that will not be read */
     char in[HTTP_HEAD_MAX];
-    char out[SMALL_MAX + 512]; /* a small file and its head */
+    char out[SMALL_MAX + 512]; /* a small file and its response head */
 };
 
 struct server {
@@ -45,12 +46,12 @@ struct server {
 static int folder;
 static int64_t patience_ns = 10 * WEFT_SECOND;
 static atomic_bool is_stopping;
-/* By descriptor: it waits for the first byte of a request. */
+/* By descriptor: the connection waits for the first byte of a request. */
 static atomic_bool is_idle[CONNECTIONS_MAX];
 
 /* ---- answers ------------------------------------------------------------------------------- */
 
-/* Each of the answers says whether the connection is still of use. */
+/* Each function returns whether the connection can be used further. */
 static bool write_head(struct connection *c, const struct http_request *request, int status,
                        const char *type, uint64_t size, bool is_last)
 {
@@ -100,7 +101,7 @@ static intptr_t open_file(void *arg)
     return -ENOENT;
 }
 
-/* A path that the kernel has to read from the disk is left to a thread that may block. */
+/* Tries the kernel's cache first; a blocking thread opens a path that is not cached. */
 static int find_file(struct file *file)
 {
     file->how = RESOLVE_CACHED;
@@ -112,11 +113,11 @@ static int find_file(struct file *file)
 static int status_of(int error)
 {
     const bool is_nowhere = error == -ENOENT || error == -ENOTDIR || error == -ENAMETOOLONG ||
-                            error == -ELOOP || error == -EXDEV; /* the last: beyond the folder */
+                            error == -ELOOP || error == -EXDEV; /* -EXDEV: outside the folder */
     return is_nowhere ? 404 : error == -EACCES ? 403 : 503;
 }
 
-/* A small file joins its head, and mostly needs no disk. */
+/* A small file is sent together with its head, and usually needs no disk access. */
 static bool send_file(struct connection *c, int fd, size_t size)
 {
     char bytes[SMALL_MAX];
@@ -127,11 +128,11 @@ static bool send_file(struct connection *c, int fd, size_t size)
     const int rc = weft_writer_flush(&c->writer);
     size_t copied = 1;
     while (rc == 0 && size > 0 && copied > 0) {
-        (void)weft_deadline(weft_in(patience_ns)); /* who takes something gets more time */
+        (void)weft_deadline(weft_in(patience_ns)); /* a client that receives gets more time */
         (void)weft_copy(c->fd, fd, size, &copied);
         size -= copied;
     }
-    return size == 0; /* else the client is gone, or the file is shorter now */
+    return size == 0; /* else the client is gone, or the file became shorter */
 }
 
 static bool answer_file(struct connection *c, const struct http_request *request, bool is_last)
@@ -154,7 +155,7 @@ static bool answer_file(struct connection *c, const struct http_request *request
 
 /* ---- connections --------------------------------------------------------------------------- */
 
-/* Answers leave before anybody waits; those to requests that came together do so together. */
+/* Flushes the answers before the task waits; answers to pipelined requests are sent together. */
 static ssize_t flush_and_read(void *context, void *buffer, size_t size)
 {
     struct connection *c = context;
@@ -162,7 +163,7 @@ static ssize_t flush_and_read(void *context, void *buffer, size_t size)
     return rc == 0 ? weft_read(c->fd, buffer, size) : rc;
 }
 
-/* Either this sees that the server stops, or who stops it sees that this is idle. */
+/* Either this task sees that the server stops, or the drain task sees that this one is idle. */
 static bool wait_for_request(struct connection *c)
 {
     const char *bytes;
@@ -176,7 +177,7 @@ static bool wait_for_request(struct connection *c)
 static bool serve_request(struct connection *c)
 {
     struct http_request request;
-    (void)weft_deadline(weft_in(patience_ns)); /* for the head as a whole */
+    (void)weft_deadline(weft_in(patience_ns)); /* for the whole head */
     const int status = http_request_read(&c->reader, &request);
     const bool is_last = status != 0 || request.has_body || request.wants_close ||
                          !request.is_kept_alive || atomic_load(&is_stopping);
@@ -193,8 +194,8 @@ static bool serve_request(struct connection *c)
     return is_well && !is_last;
 }
 
-/* Closed with bytes that nobody has read, a connection is reset, and the client may never see the
- * answer: so some of these are read, until it has closed its side. */
+/* If a connection is closed with unread bytes, it is reset and the client may never see the answer.
+ * So this reads some of the bytes, until the client has closed its direction. */
 static void linger(struct connection *c)
 {
     (void)weft_deadline(weft_in(WEFT_SECOND));
@@ -205,7 +206,7 @@ static void linger(struct connection *c)
 
 static intptr_t serve(void *arg)
 {
-    struct connection c; /* most of it stays untouched, and costs nothing, until it is needed */
+    struct connection c; /* untouched parts of it cost no memory */
     c.fd = (int)(intptr_t)arg;
     c.second = 0;
     c.has_rest = false;
@@ -218,18 +219,18 @@ static intptr_t serve(void *arg)
         }
     }
     (void)weft_close(c.fd);
-    return 0; /* a connection that fails is no reason to stop the others */
+    return 0; /* a failed connection must not cancel the others */
 }
 
 static intptr_t accept_all(void *arg)
 {
     struct server *server = arg;
-    for (;;) { /* until the listener is closed, or the task cancelled */
+    for (;;) { /* until the listener is closed or the task is cancelled */
         const int fd = weft_accept(server->listener, NULL, NULL);
         if (fd == -EBADF || fd == -ECANCELED) {
             return 0;
         }
-        if (fd < 0) { /* too many connections, say: some of them will end */
+        if (fd < 0) { /* too many connections, for example; some will end */
             (void)weft_sleep(10 * WEFT_MILLISECOND);
         } else if (fd >= CONNECTIONS_MAX ||
                    weft_scope_go(&server->scope, serve, (void *)(intptr_t)fd) != 0) {
@@ -238,7 +239,7 @@ static intptr_t accept_all(void *arg)
     }
 }
 
-/* Connections that wait for a request see the end of it; the others are at their last one. */
+/* Connections that wait for a request see its end; the others finish their last request. */
 static void stop(void *context, int number)
 {
     (void)context;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * http.h - what HTTP/1.1 (RFC 9112) is as text: the head of a request, read from a weft_reader line
- * by line, and the words for statuses and types.  It is apart from the server, which includes it,
- * so that it can be tried with any bytes.
+ * http.h - parsing of HTTP/1.1 (RFC 9112): the head of a request, read from a weft_reader line by
+ * line, and the texts of statuses and types.  It is separate from the server, which includes it, so
+ * that tests can feed it any bytes.
  *
- * What is not understood is refused, never guessed: two readers that see different requests in the
- * same bytes are how one request is smuggled inside another.  So a head with two lengths, with a
- * length and chunks, with folded lines or with blanks before a colon is none.
+ * Input that is not understood is refused, never guessed: if two parsers see different requests in
+ * the same bytes, one request can be smuggled inside another.  So a head with two lengths, with a
+ * length and chunks, with folded lines or with blanks before a colon is rejected.
  */
 #ifndef EXAMPLES_HTTP_H
 #define EXAMPLES_HTTP_H
@@ -21,11 +21,11 @@ enum { HTTP_HEAD_MAX = 8192, HTTP_PATH_MAX = 1024 };
 /* ---- requests ------------------------------------------------------------------------------ */
 
 struct http_request {
-    char path[HTTP_PATH_MAX]; /* decoded; no '/' in front, no query, "..", or control character */
+    char path[HTTP_PATH_MAX]; /* decoded; no leading '/', query, ".." or control character */
     bool is_head;             /* HEAD; else GET */
     bool is_old;              /* HTTP/1.0 */
-    bool is_kept_alive;       /* the client wants to send another one */
-    bool wants_close;         /* which counts more than that */
+    bool is_kept_alive;       /* the client wants to send another request */
+    bool wants_close;         /* overrides is_kept_alive */
     bool has_host;
     bool has_length;
     bool has_body;
@@ -37,14 +37,14 @@ static inline bool http_is(weft_slice slice, const char *text)
     return slice.size == strlen(text) && memcmp(slice.bytes, text, slice.size) == 0;
 }
 
-/* The same whatever the case of the letters. */
+/* Compares without regard to case. */
 static inline bool http_is_like(weft_slice slice, const char *text)
 {
     return slice.size == strlen(text) && strncasecmp(slice.bytes, text, slice.size) == 0;
 }
 
-/* What stands before the first `end`, which is skipped; *rest is what follows.  If there is none it
- * is all, and nothing follows. */
+/* Returns the text before the first `end`; *rest is the text after it.  Without an `end` it returns
+ * the whole text, and *rest is empty. */
 static inline weft_slice http_cut(weft_slice *rest, char end)
 {
     const char *found = rest->size > 0 ? memchr(rest->bytes, end, rest->size) : NULL;
@@ -71,7 +71,7 @@ static inline weft_slice http_trim(weft_slice slice)
     return slice;
 }
 
-/* A name of a method or of a header. */
+/* Whether it is a valid name of a method or a header. */
 static inline bool http_is_token(weft_slice slice)
 {
     for (size_t i = 0; i < slice.size; i++) {
@@ -94,7 +94,7 @@ static inline bool http_has_control(weft_slice slice)
     return false;
 }
 
-/* How many digits up to `last` it begins with. */
+/* Returns the number of leading digits up to `last`. */
 static inline size_t http_count_digits(weft_slice slice, char last)
 {
     size_t count = 0;
@@ -111,12 +111,13 @@ static inline int http_hex(char digit)
     return found != NULL ? (int)((found - digits) % 16) : -1;
 }
 
-/* Each of the calls below gives 0, or the status that refuses the request. */
+/* Each function below returns 0, or the status that refuses the request. */
 static inline int http_parse_target(struct http_request *request, weft_slice target)
 {
     size_t size = 0;
     target = http_cut(&target, '?');
-    if (target.size > 7 && strncasecmp(target.bytes, "http://", 7) == 0) { /* as to a proxy */
+    if (target.size > 7 &&
+        strncasecmp(target.bytes, "http://", 7) == 0) { /* the form for proxies */
         const char *path = memchr(target.bytes + 7, '/', target.size - 7);
         target = path == NULL ? (weft_slice){"/", 1}
                               : (weft_slice){path, target.size - (size_t)(path - target.bytes)};
@@ -188,7 +189,7 @@ static inline int http_parse_header(struct http_request *request, weft_slice lin
     const weft_slice name = http_cut(&line, ':');
     weft_slice value = http_trim(line);
     if (!has_colon || !http_is_token(name) || http_has_control(value)) {
-        return 400; /* a folded line begins with a blank, which is in no name */
+        return 400; /* a folded line begins with a blank, which no name contains */
     }
     if (http_is_like(name, "Host")) {
         const bool is_second = request->has_host;
@@ -213,7 +214,7 @@ static inline int http_parse_header(struct http_request *request, weft_slice lin
     return 0;
 }
 
-/* The head as a whole. */
+/* Checks the head as a whole. */
 static inline int http_judge(const struct http_request *request)
 {
     if (request->coding != 0) {
@@ -225,15 +226,15 @@ static inline int http_judge(const struct http_request *request)
 /*
  * Reads the next head.
  *
- * 0     *request is it
- * > 0   the status that refuses it; where the next one would begin is unknown
- * < 0   the connection is broken, or has ended: nobody waits for an answer
+ * 0     *request is the request
+ * > 0   the status that refuses it; the position of the next request is unknown
+ * < 0   the connection is broken or has ended: no answer is expected
  */
 static inline int http_request_read(weft_reader *reader, struct http_request *request)
 {
     size_t left = HTTP_HEAD_MAX;
     *request = (struct http_request){.path = ""};
-    for (bool is_first = true;;) { /* ends: each turn takes a byte of what is left */
+    for (bool is_first = true;;) { /* ends: each iteration takes at least one byte */
         weft_slice line;
         int rc = weft_reader_read_line(reader, &line, left);
         if (rc <= 0) {
@@ -246,7 +247,7 @@ static inline int http_request_read(weft_reader *reader, struct http_request *re
         if (line.size == 0 && !is_first) {
             return http_judge(request);
         }
-        if (line.size > 0) { /* empty ones before a request are leniently passed over */
+        if (line.size > 0) { /* empty lines before a request are skipped */
             rc = is_first ? http_parse_first(request, line) : http_parse_header(request, line);
             if (rc != 0) {
                 return rc;
@@ -256,7 +257,7 @@ static inline int http_request_read(weft_reader *reader, struct http_request *re
     }
 }
 
-/* ---- words --------------------------------------------------------------------------------- */
+/* ---- texts --------------------------------------------------------------------------------- */
 
 static inline const char *http_reason(int status)
 {
@@ -285,7 +286,7 @@ static inline const char *http_reason(int status)
     return "";
 }
 
-/* By the end of a file's name. */
+/* By the extension of the file name. */
 static inline const char *http_type(const char *path)
 {
     static const char *const types[][2] = {

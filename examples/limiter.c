@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * limiter.c - a rate limiter: an interval fills a channel with permits, and who wants to do
- * something takes one first.  What was saved up while nobody asked is used at once; then it goes by
- * the clock. Prints:
+ * limiter.c - a rate limiter: an interval fills a channel with permits, and a task takes one before
+ * each operation.  Permits that were saved up are used at once; after that the interval limits the
+ * rate.  Prints:
  *
  *     5 at once, 10 more one at a time
  *     not faster than allowed: yes
@@ -21,12 +21,12 @@ static intptr_t give_permits(void *arg)
     const char permit = 1;
     weft_interval interval;
     weft_interval_init(&interval, PERIOD, WEFT_MISSED_DELAY);
-    for (;;) { /* until it is cancelled */
+    for (;;) { /* until the task is cancelled */
         int64_t ticks = weft_interval_wait(&interval);
         if (ticks < 0) {
             return 0;
         }
-        (void)weft_try_send(permits, &permit); /* if there are enough, it is let go */
+        (void)weft_try_send(permits, &permit); /* a full channel discards the permit */
     }
 }
 
@@ -40,7 +40,7 @@ static intptr_t run(void *arg)
         return -1;
     }
     while (weft_try_send(permits, &permit) == 0) {
-        /* nobody has asked for a long time */
+        /* fills the channel: the state after a long pause */
     }
     while (weft_try_recv(permits, &permit) == 0) {
         at_once++;
@@ -48,7 +48,7 @@ static intptr_t run(void *arg)
     weft_time begin = weft_now();
     weft_task *giver = weft_go(give_permits, permits);
     for (int i = 0; i < MORE; i++) {
-        if (weft_recv(permits, &permit) != 0) { /* waits for its turn */
+        if (weft_recv(permits, &permit) != 0) { /* waits for a permit */
             return -1;
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lookup.c - the addresses of hosts, all looked up at the same time, each for five seconds at the
- * most; `lookup 127.0.0.1 ::1 localhost`, say.  Prints:
+ * lookup.c - looks up the addresses of several hosts at the same time, each for at most five
+ * seconds, as in `lookup 127.0.0.1 ::1 localhost`.  Prints:
  *
  *     127.0.0.1: 127.0.0.1
  *     ::1: ::1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mandelbrot [FILE [WIDTH]] - draws the set; rows go to whoever has time for one.  Prints:
+ * mandelbrot [FILE [WIDTH]] - draws the set; idle workers take rows.  Prints:
  *
  *     mandelbrot.ppm: 1200 x 800
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nqueens - in how many ways ten queens stand on a board without meeting: every square that is safe
- * is tried in a fork of its own.  Prints:
+ * nqueens.c - counts the ways to place ten queens on a board without conflict: each safe square is
+ * tried in a fork of its own.  Prints:
  *
  *     10 queens: 724 ways
  */
@@ -10,7 +10,7 @@
 
 enum { SIZE = 10 };
 
-/* Columns and diagonals that are taken, a bit each. */
+/* The occupied columns and diagonals, one bit each. */
 struct board {
     unsigned columns;
     unsigned up;
@@ -33,7 +33,7 @@ static intptr_t place(void *arg)
             count++;
         }
     }
-    while (count-- > 0) { /* in the reverse order */
+    while (count-- > 0) { /* joins in reverse order */
         ways += weft_fork_join(&forks[count]);
     }
     return ways;

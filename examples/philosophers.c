@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Philosophers who each take their left fork and then wait for the right one, for ever: the runtime
- * finds out, and says who waits for whom.  Prints:
+ * philosophers.c - each philosopher takes the left fork and then waits for the right one, for ever.
+ * The runtime detects the deadlock and reports which task waits for which.  Prints:
  *
  *     4 tasks wait for each other
  *     Hume waits for Kant
@@ -23,12 +23,12 @@ static intptr_t dine(void *arg)
 {
     const size_t seat = (size_t)arg;
     weft_mutex *left = &forks[seat];
-    weft_mutex *right = &forks[(seat + 1) % SEATS]; /* cure: the lower number first */
+    weft_mutex *right = &forks[(seat + 1) % SEATS]; /* the fix: lock the lower number first */
     int rc = weft_mutex_lock(left);
     if (rc != 0) {
         return rc;
     }
-    weft_barrier_wait(&seated); /* all have taken one */
+    weft_barrier_wait(&seated); /* each has taken one fork */
     if (weft_mutex_lock(right) == 0) {
         weft_mutex_unlock(right);
     }
@@ -47,16 +47,16 @@ static intptr_t serve(void *arg)
 
 static void explain(void *context, const weft_deadlock *deadlock)
 {
-    weft_info who[SEATS] = {{0}};
+    weft_info infos[SEATS] = {{0}};
     size_t first = 0;
     (void)context;
     printf("%zu tasks wait for each other\n", deadlock->count);
     for (size_t i = 0; i < deadlock->cycle_count; i++) {
-        weft_task_info(deadlock->cycle[i], &who[i]);
-        first = strcmp(who[i].name, names[0]) == 0 ? i : first;
+        weft_task_info(deadlock->cycle[i], &infos[i]);
+        first = strcmp(infos[i].name, names[0]) == 0 ? i : first;
     }
     for (size_t i = first; i < first + SEATS; i++) {
-        printf("%s waits for %s\n", who[i % SEATS].name, who[(i + 1) % SEATS].name);
+        printf("%s waits for %s\n", infos[i % SEATS].name, infos[(i + 1) % SEATS].name);
     }
 }
 

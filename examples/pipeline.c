@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pipeline.c - three stages, with little room between them: a stage that is ahead waits for the
- * next one, so however much is to be done, no more than fits there ever waits.  Prints:
+ * pipeline.c - three stages connected by small channels: a stage that is ahead waits for the next
+ * one, so the number of queued items is bounded, however long the input is.  Prints:
  *
  *     1000 numbers, sum of their squares 333833500
- *     never more than 8 wait: yes
+ *     never more than 8 queued: yes
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <weft/weft.h>
 
-enum { NUMBERS = 1000, ROOM = 4 };
+enum { NUMBERS = 1000, CAPACITY = 4 };
 
 struct line {
     weft_chan *numbers;
@@ -22,7 +22,7 @@ static intptr_t count(void *arg)
     struct line *line = arg;
     int rc = 0;
     for (int n = 1; n <= NUMBERS && rc == 0; n++) {
-        rc = weft_send(line->numbers, &n); /* waits while there is no room */
+        rc = weft_send(line->numbers, &n); /* waits while the channel is full */
     }
     (void)weft_chan_close(line->numbers);
     return rc;
@@ -33,7 +33,8 @@ static intptr_t square(void *arg)
     struct line *line = arg;
     int n;
     int rc = 0;
-    while (rc == 0 && weft_recv(line->numbers, &n) == 0) { /* until it is closed and empty */
+    while (rc == 0 &&
+           weft_recv(line->numbers, &n) == 0) { /* until the channel is closed and empty */
         n *= n;
         rc = weft_send(line->squares, &n);
     }
@@ -46,8 +47,8 @@ static intptr_t run(void *arg)
     struct line line;
     weft_scope scope;
     (void)arg;
-    if (weft_chan_open(&line.numbers, sizeof(int), ROOM) != 0 ||
-        weft_chan_open(&line.squares, sizeof(int), ROOM) != 0) {
+    if (weft_chan_open(&line.numbers, sizeof(int), CAPACITY) != 0 ||
+        weft_chan_open(&line.squares, sizeof(int), CAPACITY) != 0) {
         return -1;
     }
     weft_scope_open(&scope, NULL);
@@ -65,7 +66,7 @@ static intptr_t run(void *arg)
     weft_chan_drop(line.numbers);
     weft_chan_drop(line.squares);
     printf("%d numbers, sum of their squares %lld\n", received, (long long)sum);
-    printf("never more than %d wait: %s\n", 2 * ROOM, most <= 2 * ROOM ? "yes" : "no");
+    printf("never more than %d queued: %s\n", 2 * CAPACITY, most <= 2 * CAPACITY ? "yes" : "no");
     return rc;
 }
 

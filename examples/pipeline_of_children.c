@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pipeline_of_children.c - what a shell does for `printf ... | sort | uniq -c`: three processes and
- * the pipes between them, waited for by one task.  Prints:
+ * pipeline_of_children.c - what a shell does for `printf ... | sort | uniq -c`: three child
+ * processes connected by pipes; one task waits for all three.  Prints:
  *
  *     1 apple
  *     1 fig
@@ -22,7 +22,8 @@ static const char *const stages[STAGES][4] = {
     {"uniq", "-c", NULL},
 };
 
-/* Starts one after the other; each reads what the one before writes.  Gives the last pipe. */
+/* Starts the stages one after the other; each reads what the previous one writes.  Returns the last
+ * pipe. */
 static int start(weft_child **children)
 {
     int pipe = -1;
@@ -32,7 +33,7 @@ static int start(weft_child **children)
         options.in.fd = pipe;
         int rc = weft_child_spawn(&children[i], &options);
         if (pipe >= 0) {
-            weft_close(pipe); /* the child has it, and nobody else must */
+            weft_close(pipe); /* only the child may hold this end */
         }
         if (rc != 0) {
             return rc;
@@ -52,7 +53,7 @@ static intptr_t run(void *arg)
     if (fd >= 0 && weft_reader_init(&reader, fd, NULL, 0) == 0) {
         while (weft_reader_read_line(&reader, &line, 0) == 1) {
             for (; line.size > 0 && line.bytes[0] == ' '; line.size--) {
-                line.bytes++; /* uniq puts its numbers into columns */
+                line.bytes++; /* uniq pads its numbers */
             }
             printf("%.*s\n", (int)line.size, line.bytes);
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pool of workers: a few tasks take numbers from a shared counter, add their squares to a sum
- * under a mutex, and a wait group tells when all of them have finished.  Prints:
+ * pool.c - a pool of tasks: a few tasks take numbers from a shared counter and add their squares to
+ * a sum under a mutex; a wait group counts the running tasks.  Prints:
  *
  *     4 workers, 1000 numbers, sum of squares 333833500
  */
@@ -23,7 +23,7 @@ static intptr_t work(void *arg)
     int number = 0;
     do {
         if (weft_mutex_lock(&pool->mutex) != 0) {
-            break; /* cancelled: it is not locked */
+            break; /* cancelled: the mutex is not held */
         }
         pool->sum += (long long)number * number;
         number = pool->next < NUMBERS ? ++pool->next : 0;
@@ -34,13 +34,13 @@ static intptr_t work(void *arg)
 
 static intptr_t run_pool(void *arg)
 {
-    struct pool pool = {.next = 0}; /* all zeros is ready */
+    struct pool pool = {.next = 0}; /* all zeros is initialised */
     (void)arg;
     weft_group_add(&pool.running, WORKERS);
     for (int i = 0; i < WORKERS; i++) {
         weft_spawn(NULL, work, &pool, NULL); /* detached */
     }
-    weft_group_wait(&pool.running); /* the pool may go when it returns */
+    weft_group_wait(&pool.running); /* after it returns no task uses the pool */
     printf("%d workers, %d numbers, sum of squares %lld\n", WORKERS, pool.next, pool.sum);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proxy.c - passes connections on: `proxy 127.0.0.1:8080 example.org:80` until it is interrupted.
- * What comes in at one end goes out at the other, in both directions, and so does the end of each.
+ * proxy.c - forwards connections: `proxy 127.0.0.1:8080 example.org:80` until it is interrupted. It
+ * copies bytes in both directions, and passes on the end of each direction.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct direction {
     int to;
 };
 
-/* Until the end, which is passed on; the other direction goes on. */
+/* Copies until the end and passes that on; the other direction continues. */
 static intptr_t pump(void *arg)
 {
     const struct direction *direction = arg;
@@ -57,7 +57,7 @@ static intptr_t run(void *arg)
     printf("%s -> %s\n", text, target);
     (void)fflush(stdout);
     while ((near = weft_accept(listener, NULL, NULL)) >= 0 || near == -EMFILE) {
-        if (near >= 0) { /* else all descriptors are in use: some will be closed */
+        if (near >= 0) { /* else all descriptors are in use; some will be closed */
             weft_drop(weft_go(pass_on, (void *)(intptr_t)near));
         }
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pubsub.c - news for everybody.  Each subscriber receives every item; one that is too slow for
- * what is kept for it is told how many it has missed, and holds nobody up.  Prints:
+ * pubsub.c - publish and subscribe.  Each subscriber receives every item.  A subscriber that lags
+ * by more than the capacity learns how many items it has missed, and does not delay the others.
+ * Prints:
  *
  *     the reader saw 100 of 100
  *     the sleeper saw 8 and missed 92
@@ -14,7 +15,7 @@ enum { NEWS = 100, KEPT = 8 };
 
 struct subscriber {
     weft_subscription subscription;
-    weft_chan *seen; /* where the reader says that it has seen an item; NULL: the sleeper */
+    weft_chan *seen; /* the reader acknowledges each item here; NULL: the sleeper */
     int count;
     int64_t missed;
 };
@@ -49,10 +50,10 @@ static intptr_t run(void *arg)
     weft_task *task = weft_go(read_news, &reader);
     for (int i = 0, seen; i < NEWS; i++) {
         weft_broadcast_send(news, &i);
-        weft_recv(reader.seen, &seen); /* the reader keeps up; nobody looks at the sleeper */
+        weft_recv(reader.seen, &seen); /* the reader keeps up; the sleeper is not waited for */
     }
     weft_broadcast_close(news);
-    read_news(&sleeper); /* what is left for it */
+    read_news(&sleeper); /* the items that are still kept */
     intptr_t rc = weft_await(task);
     printf("the reader saw %d of %d\n", reader.count, NEWS);
     printf("the sleeper saw %d and missed %lld\n", sleeper.count, (long long)sleeper.missed);

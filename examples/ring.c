@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ring.c - a token goes round among 503 tasks.  Each waits for the one before it, takes the token
- * out of its result and gives it on as its own; the first of a round waits for the last of the
- * round before.  Prints:
+ * ring.c - a token travels around a ring of 503 tasks.  Each task awaits its predecessor, whose
+ * result is the token, and returns it; the first task of a round awaits the last task of the round
+ * before.  Prints:
  *
  *     503 tasks, 200 rounds, 100600 hops
  */
@@ -15,7 +15,7 @@ enum { TASKS = 503, ROUNDS = 200 };
 static intptr_t start(void *arg)
 {
     (void)arg;
-    int rc = weft_yield(); /* until now nobody waits for it */
+    int rc = weft_yield(); /* lets the next task await this one first */
     return rc < 0 ? rc : 0;
 }
 

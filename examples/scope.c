@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scope.c - three tasks that cannot outlive a block of code.  When one fails the others are
- * cancelled, and the block is left when all have ended.  Prints:
+ * scope.c - three tasks that cannot outlive a block of code.  When one fails, the others are
+ * cancelled, and the block ends when all tasks have ended.  Prints:
  *
- *     the mason was sent home
- *     the roofer was sent home
- *     the carpenter fell
- *     nobody is left, and the scope gives -EIO
+ *     the mason was cancelled
+ *     the roofer was cancelled
+ *     the carpenter failed
+ *     all tasks have ended, and the scope returns -EIO
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,21 +16,21 @@
 struct hand {
     const char *name;
     bool is_clumsy;
-    const char *end; /* how the day ended */
+    const char *end; /* how the task ended */
 };
 
 static intptr_t build(void *arg)
 {
     struct hand *hand = arg;
     if (hand->is_clumsy) {
-        hand->end = "fell";
+        hand->end = "failed";
         return -EIO;
     }
     int rc = 0;
     while (rc == 0) {
-        rc = weft_yield(); /* stone on stone, until a wait gives -ECANCELED */
+        rc = weft_yield(); /* works until a wait returns -ECANCELED */
     }
-    hand->end = "was sent home";
+    hand->end = "was cancelled";
     return rc;
 }
 
@@ -47,7 +47,8 @@ static intptr_t day(void *arg)
     for (size_t i = 0; i < 3; i++) {
         printf("the %s %s\n", hands[i].name, hands[i].end);
     }
-    printf("nobody is left, and the scope gives %s\n", rc == -EIO ? "-EIO" : "something else");
+    printf("all tasks have ended, and the scope returns %s\n",
+           rc == -EIO ? "-EIO" : "something else");
     return rc == -EIO ? 0 : -EPROTO;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sieve.c - prime numbers by a chain of tasks.  Each lets through what its prime does not divide;
- * the first number that comes out of the end is the next prime, and gets a task of its own. Prints:
+ * sieve.c - prime numbers by a chain of filter tasks.  Each passes on the numbers that its prime
+ * does not divide; the first number at the end of the chain is the next prime and gets a task.
+ * Prints:
  *
  *     the 200th prime is 1223
  */
@@ -25,7 +26,7 @@ static intptr_t count(void *arg)
         rc = weft_send(out, &n);
     }
     weft_chan_drop(out);
-    return 0; /* it was closed: there are enough */
+    return 0; /* the channel was closed: there are enough primes */
 }
 
 static intptr_t sift(void *arg)
@@ -36,7 +37,7 @@ static intptr_t sift(void *arg)
     while (rc == 0 && weft_recv(filter->in, &n) == 0) {
         rc = n % filter->prime != 0 ? weft_send(filter->out, &n) : 0;
     }
-    (void)weft_chan_close(filter->in); /* the one before need not go on */
+    (void)weft_chan_close(filter->in); /* the previous filter may end */
     weft_chan_drop(filter->in);
     weft_chan_drop(filter->out);
     return 0;

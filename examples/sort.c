@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sort - ten million numbers, filled in and sorted by all workers.  `sort N` sorts N of them.
- * Prints:
+ * sort.c - fills and sorts ten million numbers on all workers.  `sort N` sorts N numbers.  Prints:
  *
  *     10000000 numbers are in order
  */
@@ -26,7 +25,7 @@ static void fill(size_t lo, size_t hi, void *arg)
 {
     uint32_t *items = arg;
     for (size_t i = lo; i < hi; i++) {
-        items[i] = (uint32_t)(i * 2654435761u); /* all over the place */
+        items[i] = (uint32_t)(i * 2654435761u); /* in no order */
     }
 }
 
@@ -45,7 +44,7 @@ int main(int argc, char **argv)
     for (size_t i = 1; i < numbers.count && !is_wrong; i++) {
         is_wrong = numbers.items[i - 1] > numbers.items[i];
     }
-    printf("%zu numbers are %s\n", numbers.count, is_wrong ? "a mess" : "in order");
+    printf("%zu numbers are %s\n", numbers.count, is_wrong ? "not in order" : "in order");
     free(numbers.items);
     return is_wrong;
 }

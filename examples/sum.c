@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sum.c - a long array summed up by tasks: one that gets a long part starts a task for the left
- * half and does the right half itself.  Prints:
+ * sum.c - tasks sum up a long array: a task with a long part starts another task for the left half
+ * and does the right half itself.  Prints:
  *
  *     the sum of 10000000 numbers is 49999995000000
  */
@@ -22,7 +22,8 @@ static intptr_t sum(void *arg)
     const struct part *part = arg;
     if (part->count > ALONE) {
         size_t half = part->count / 2;
-        struct part left = {part->numbers, half}; /* here, because it is awaited below */
+        struct part left = {part->numbers,
+                            half}; /* in this frame, because the task is awaited below */
         struct part right = {part->numbers + half, part->count - half};
         weft_task *task = weft_go(sum, &left);
         intptr_t total = sum(&right);

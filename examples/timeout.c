@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * timeout.c - a request that is given up after a while.  The answer, the end of the one who was
- * asked and the time are waited for at once; whatever comes first is what happened.  Prints:
+ * timeout.c - a request with a timeout.  A select waits for the answer, the end of the serving task
+ * and the timeout at once; the first of the three decides.  Prints:
  *
  *     quick: answer 42
  *     slow: no answer in time

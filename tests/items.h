@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * items.h - what the tests of the queues put into them: numbered items that can be taken once.
+ * items.h - the items that the tests of the queues use: numbered, and each can be taken once.
  *
- * The number is plain memory, written before the push and read after the take: it goes through
- * the very edge that the queue promises, so TSan sees it when the edge is missing.  The marks are
+ * The number is plain memory, written before the push and read after the take: it depends on
+ * exactly the edge that the queue guarantees, so TSan reports a missing edge.  The marks are
  * relaxed for the same reason: they must not order anything themselves.
  */
 #ifndef ITEMS_H
@@ -18,10 +18,10 @@
 struct item {
     struct wf_node node;
     uint32_t number;     /* its index + 1; 0: not pushed yet */
-    wf_atomic_u32 taken; /* [any: exchange]  1 once somebody took it */
+    wf_atomic_u32 taken; /* [any: exchange]  1 after it was taken */
 };
 
-/* Gives zeroed items; free() takes them back. */
+/* Returns zeroed items; release them with free(). */
 static inline struct item *items_new(size_t count)
 {
     struct item *items = calloc(count, sizeof(*items));
@@ -29,7 +29,7 @@ static inline struct item *items_new(size_t count)
     return items;
 }
 
-/* Writes the number and gives what a queue carries. */
+/* Writes the number and returns the node for a queue. */
 static inline struct wf_node *item_node(struct item *items, size_t index)
 {
     items[index].number = (uint32_t)index + 1;
@@ -48,8 +48,8 @@ static inline int64_t item_index(const struct wf_node *node)
 }
 _Static_assert(offsetof(struct item, node) == 0, "item_index casts");
 
-/* Books a node as taken: the number must have arrived with it, and nobody may have taken it yet.
- * Gives its index. */
+/* Books a node as taken: the number must have arrived with it, and it must not have been taken
+ * before.  Returns its index. */
 static inline size_t item_take(struct item *items, struct wf_node *node)
 {
     struct item *item = wf_container_of(node, struct item, node);
@@ -59,7 +59,7 @@ static inline size_t item_take(struct item *items, struct wf_node *node)
     return index;
 }
 
-/* How many of a chain were booked. */
+/* Books a chain; returns its length. */
 static inline size_t items_take_chain(struct item *items, struct wf_chain *chain)
 {
     size_t taken = 0;
@@ -70,7 +70,7 @@ static inline size_t items_take_chain(struct item *items, struct wf_chain *chain
     return taken;
 }
 
-/* Every one of the first `count` was taken; item_take has seen to it that none was twice. */
+/* Each of the first `count` items was taken; item_take checks that none was taken twice. */
 static inline void items_check_all_taken(struct item *items, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

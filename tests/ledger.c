@@ -2,10 +2,10 @@
 /*
  * ledger.c - see ledger.h.
  *
- * Each item has its own place in a long array and is pushed once.  Recycling a few items would be
- * smaller, but the hand-back would order the taker before the next push, and so hide from TSan
- * whether the queue does.  For the same reason everything that the threads share here besides the
- * queue is relaxed.
+ * Each item has its own slot in a long array and is pushed once.  Recycling a few items would need
+ * less memory, but the hand-back would order the taker before the next push, and so hide from TSan
+ * whether the queue does.  For the same reason everything that the threads share besides the queue
+ * is relaxed.
  */
 #include "ledger.h"
 
@@ -20,7 +20,7 @@
 
 enum {
     WORKERS_MAX = 16,
-    BOOKED_AT_ONCE = 1024, /* items between two visits to the shared count */
+    BOOKED_AT_ONCE = 1024, /* items between two updates of the shared count */
     PAUSE_ONE_IN = 64,
 };
 
@@ -29,16 +29,16 @@ struct worker;
 struct ledger {
     struct item *items;
     size_t count;
-    wf_atomic_u64 left; /* [any]  items that nobody has booked yet */
+    wf_atomic_u64 left; /* [any]  items that no worker has booked yet */
     pthread_barrier_t start;
-    unsigned producers; /* inject, mpsc: who pushes which slice of the items */
+    unsigned producers; /* inject, mpsc: number of producers; each pushes one slice of the items */
 
     struct wf_ring rings[WORKERS_MAX];
     struct wf_deque deques[WORKERS_MAX];
     struct wf_inject inject;
     struct wf_mpsc mpsc;
 
-    /* The two sides of a race for the last items. */
+    /* Owner and thief of a race for the last items. */
     size_t rounds;
     void (*push)(struct worker *owner, struct wf_node *node);
     struct wf_node *(*pop)(struct worker *owner);
@@ -54,10 +54,10 @@ struct worker {
     struct wf_random random;
     uint64_t taken;
     uint64_t unbooked;              /* taken, but not yet subtracted from ledger->left */
-    uint64_t handed;                /* items that a steal gave to run at once */
-    uint64_t wakes;                 /* sends that found the inbox empty */
+    uint64_t handed;                /* items that a steal returned to run at once */
+    uint64_t wakes;                 /* sends that found the queue empty */
     uint64_t drains;                /* takes that found something */
-    struct wf_chain spill;          /* what the race's ring had no room for */
+    struct wf_chain spill;          /* items that the race's ring overflowed */
     int64_t last_seen[WORKERS_MAX]; /* the newest index of each producer, for the order */
 };
 
@@ -77,7 +77,7 @@ static size_t book(struct worker *worker, struct wf_node *node)
     return index;
 }
 
-/* True when all is taken, by whomever; else gives the CPU away: there may be only two. */
+/* True if all items are taken; otherwise yields the CPU: there may be only two. */
 static bool is_over(struct worker *worker)
 {
     subtract_booked(worker);
@@ -88,7 +88,7 @@ static bool is_over(struct worker *worker)
     return false;
 }
 
-/* Now and then an item takes its time, so that others come upon a queue just filled. */
+/* Some items take longer, so that thieves find a queue that was just filled. */
 static void run_item(struct worker *worker, struct wf_node *node)
 {
     (void)book(worker, node);
@@ -109,7 +109,7 @@ static unsigned another(struct worker *worker)
     return victim < worker->index ? victim : victim + 1;
 }
 
-/* ---- the crew ------------------------------------------------------------------------------ */
+/* ---- workers ------------------------------------------------------------------------------- */
 
 static double now_s(void)
 {
@@ -118,9 +118,9 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Binds the calling thread to one of the CPUs we may use, each worker to the next.  Left to itself
- * the system may keep two short-lived threads on one CPU, where they take turns and never race.
- * Where it is not allowed, the run is as good as the system's choice. */
+/* Binds the calling thread to one of the allowed CPUs, each worker to the next.  Otherwise the
+ * system may keep two short-lived threads on one CPU, where they alternate and never race.  Where
+ * binding is not allowed, the run uses the system's choice. */
 static void spread_over_cpus(unsigned index)
 {
     cpu_set_t allowed;
@@ -166,26 +166,26 @@ static void ledger_free(struct ledger *ledger)
 }
 
 /* Runs worker 0 as `first` and all others as `other`, and waits for their ends. */
-static struct ledger_report run_crew(struct ledger *ledger, struct worker *crew, unsigned workers,
+static struct ledger_report run_team(struct ledger *ledger, struct worker *team, unsigned workers,
                                      void (*first)(struct worker *), void (*other)(struct worker *))
 {
     CHECK(workers >= 2 && workers <= WORKERS_MAX);
     CHECK_EQ(pthread_barrier_init(&ledger->start, NULL, workers + 1), 0);
     for (unsigned i = 0; i < workers; i++) {
-        crew[i] = (struct worker){.ledger = ledger, .index = i, .workers = workers};
-        crew[i].run = i == 0 ? first : other;
-        wf_random_init(&crew[i].random, tap_seed() + i);
+        team[i] = (struct worker){.ledger = ledger, .index = i, .workers = workers};
+        team[i].run = i == 0 ? first : other;
+        wf_random_init(&team[i].random, tap_seed() + i);
         for (unsigned producer = 0; producer < WORKERS_MAX; producer++) {
-            crew[i].last_seen[producer] = -1;
+            team[i].last_seen[producer] = -1;
         }
-        CHECK_EQ(pthread_create(&crew[i].thread, NULL, worker_main, &crew[i]), 0);
+        CHECK_EQ(pthread_create(&team[i].thread, NULL, worker_main, &team[i]), 0);
     }
     double begin_s = now_s();
     (void)pthread_barrier_wait(&ledger->start);
     struct ledger_report report = {0};
     for (unsigned i = 0; i < workers; i++) {
-        CHECK_EQ(pthread_join(crew[i].thread, NULL), 0);
-        *(i == 0 ? &report.by_owner : &report.by_others) += crew[i].taken;
+        CHECK_EQ(pthread_join(team[i].thread, NULL), 0);
+        *(i == 0 ? &report.by_owner : &report.by_others) += team[i].taken;
     }
     report.seconds = now_s() - begin_s;
     CHECK_EQ(pthread_barrier_destroy(&ledger->start), 0);
@@ -203,7 +203,7 @@ static void overflow_into_inject(void *context, struct wf_chain *batch)
     wf_inject_push_overflow(&ledger->inject, batch);
 }
 
-/* Bursts larger than the ring now and then, so that it runs full and empty in turn. */
+/* Some bursts are larger than the ring, so that it alternates between full and empty. */
 static void ring_produce(struct worker *owner)
 {
     struct ledger *ledger = owner->ledger;
@@ -224,7 +224,8 @@ static void ring_produce(struct worker *owner)
     }
 }
 
-/* As many as fit go through the ring, where others may steal them; the rest is booked at once. */
+/* The items that fit go through the ring, where thieves may steal them; the rest is booked at
+ * once. */
 static struct wf_node *ring_refill(struct worker *worker)
 {
     struct ledger *ledger = worker->ledger;
@@ -270,8 +271,8 @@ static void ring_owner(struct worker *owner)
     ring_worker(owner);
 }
 
-/* What went into the rings left them: popped, overflowed, or handed over by a steal. */
-static void ring_check_counters(struct ledger *ledger, const struct worker *crew, unsigned workers)
+/* Items that went into the rings left them: popped, overflowed, or returned by a steal. */
+static void ring_check_counters(struct ledger *ledger, const struct worker *team, unsigned workers)
 {
     struct wf_queue_stats sum = {0};
     uint64_t handed = 0;
@@ -282,8 +283,8 @@ static void ring_check_counters(struct ledger *ledger, const struct worker *crew
         sum.popped += stats.popped;
         sum.stolen += stats.stolen;
         sum.overflowed += stats.overflowed;
-        handed += crew[i].handed;
-        CHECK(stats.stolen >= crew[i].handed);
+        handed += team[i].handed;
+        CHECK(stats.stolen >= team[i].handed);
         CHECK_EQ(wf_ring_count(&ledger->rings[i]), 0);
     }
     CHECK_EQ(sum.pushed, sum.popped + sum.overflowed + handed);
@@ -296,14 +297,14 @@ static void ring_check_counters(struct ledger *ledger, const struct worker *crew
 
 struct ledger_report ledger_ring(size_t items, unsigned thieves)
 {
-    struct worker crew[WORKERS_MAX];
+    struct worker team[WORKERS_MAX];
     struct ledger *ledger = ledger_new(items);
     for (unsigned i = 0; i <= thieves; i++) {
         wf_ring_init(&ledger->rings[i]);
     }
     CHECK_EQ(wf_inject_init(&ledger->inject, NULL), 0);
-    struct ledger_report report = run_crew(ledger, crew, thieves + 1, ring_owner, ring_worker);
-    ring_check_counters(ledger, crew, thieves + 1);
+    struct ledger_report report = run_team(ledger, team, thieves + 1, ring_owner, ring_worker);
+    ring_check_counters(ledger, team, thieves + 1);
     ledger_free(ledger);
     return report;
 }
@@ -323,7 +324,7 @@ static void deque_produce(struct worker *owner)
             CHECK_EQ(wf_deque_push(deque, item_node(ledger->items, next)), 0);
             next++;
         }
-        /* Half of it, so that there is something to steal and the deque must grow. */
+        /* Half of the items, so that there is something to steal and the deque must grow. */
         for (uint32_t left = wf_random_below(&owner->random, bound / 2); left > 0; left--) {
             struct wf_node *node = wf_deque_pop(deque);
             if (node == NULL) {
@@ -334,8 +335,8 @@ static void deque_produce(struct worker *owner)
     }
 }
 
-/* One item.  The producer's deque holds its items in the order of their numbers, so no thief may
- * ever see them go down. */
+/* Steals one item.  The producer's deque holds its items in the order of their numbers, so a thief
+ * must never see a number decrease. */
 static struct wf_node *deque_steal_one(struct worker *worker, unsigned victim)
 {
     struct wf_node *node;
@@ -386,13 +387,13 @@ struct ledger_report ledger_deque(size_t items, unsigned thieves)
 {
     struct wf_alloc_stats before;
     struct wf_alloc_stats after;
-    struct worker crew[WORKERS_MAX];
+    struct worker team[WORKERS_MAX];
     struct ledger *ledger = ledger_new(items);
     wf_alloc_stats(&before);
     for (unsigned i = 0; i <= thieves; i++) {
         CHECK_EQ(wf_deque_init(&ledger->deques[i], WF_DEQUE_CAPACITY_MIN), 0);
     }
-    struct ledger_report report = run_crew(ledger, crew, thieves + 1, deque_owner, deque_worker);
+    struct ledger_report report = run_team(ledger, team, thieves + 1, deque_owner, deque_worker);
     for (unsigned i = 0; i <= thieves; i++) {
         wf_deque_done(&ledger->deques[i]);
     }
@@ -417,7 +418,7 @@ static size_t slice_end(const struct ledger *ledger, unsigned producer)
 
 enum { INJECT_CAPACITY = 2048, INJECT_CHAIN_MAX = 64 };
 
-/* One item or a chain of some, again and again until it is let in. */
+/* Pushes one item or a chain of several, and retries until the queue accepts it. */
 static size_t inject_some(struct worker *producer, size_t next, size_t end)
 {
     struct ledger *ledger = producer->ledger;
@@ -478,16 +479,16 @@ struct ledger_report ledger_inject(size_t items, unsigned producers)
 {
     struct wf_alloc_stats before;
     struct wf_alloc_stats after;
-    struct worker crew[WORKERS_MAX];
+    struct worker team[WORKERS_MAX];
     struct ledger *ledger = ledger_new(items);
     ledger->producers = producers;
     wf_alloc_stats(&before);
     const struct wf_inject_options options = {.capacity = INJECT_CAPACITY};
     CHECK_EQ(wf_inject_init(&ledger->inject, &options), 0);
     struct ledger_report report =
-        run_crew(ledger, crew, 2 * producers, inject_worker, inject_worker);
+        run_team(ledger, team, 2 * producers, inject_worker, inject_worker);
     wf_alloc_stats(&after);
-    CHECK_EQ(after.allocated, before.allocated); /* none per item, none at all */
+    CHECK_EQ(after.allocated, before.allocated); /* no allocation */
     struct wf_queue_stats stats;
     wf_queue_stats_read(&ledger->inject.counters, &stats);
     CHECK_EQ(stats.pushed, items);
@@ -526,16 +527,16 @@ static void mpsc_receive(struct worker *receiver)
 
 struct ledger_report ledger_mpsc(size_t items, unsigned senders)
 {
-    struct worker crew[WORKERS_MAX];
+    struct worker team[WORKERS_MAX];
     struct ledger *ledger = ledger_new(items);
     ledger->producers = senders;
     wf_mpsc_init(&ledger->mpsc);
-    struct ledger_report report = run_crew(ledger, crew, senders + 1, mpsc_receive, mpsc_send);
+    struct ledger_report report = run_team(ledger, team, senders + 1, mpsc_receive, mpsc_send);
     uint64_t wakes = 0;
     for (unsigned i = 1; i <= senders; i++) {
-        wakes += crew[i].wakes;
+        wakes += team[i].wakes;
     }
-    CHECK_EQ(wakes, crew[0].drains); /* one sender, and only one, sees each emptying */
+    CHECK_EQ(wakes, team[0].drains); /* exactly one sender sees each emptying */
     ledger_free(ledger);
     return report;
 }
@@ -543,19 +544,19 @@ struct ledger_report ledger_mpsc(size_t items, unsigned senders)
 /* ---- the last items ------------------------------------------------------------------------ */
 
 enum {
-    /* Items of a round: 1, 2 or 3 in turn.  For the last one owner and thief compete by CAS; with
-     * two or three left, it is the fence that keeps the owner from an item just stolen. */
+    /* Items of an iteration: 1, 2 or 3 in turn.  For the last one owner and thief compete by CAS;
+     * with two or three left, the fence keeps the owner from an item just stolen. */
     ROUND_MAX = 3,
     ROUND_MEAN = 2,
-    WINS_MIN = 100, /* of each side: a race that one of them always wins was none */
+    WINS_MIN = 100, /* of owner and thief: a race that one of them always wins was none */
     MISSES_PER_YIELD = 64,
-    DAWDLE_MAX = 8, /* pauses of the CPU, some tens of nanoseconds each */
+    DELAY_MAX = 8, /* pauses of the CPU, some tens of nanoseconds each */
 };
 
-/* A short while, never the same, so that the pops fall before, onto and behind a steal. */
-static void dawdle(struct worker *owner)
+/* A short, random delay, so that the pops come before, during and after a steal. */
+static void delay(struct worker *owner)
 {
-    for (uint32_t left = wf_random_below(&owner->random, DAWDLE_MAX); left > 0; left--) {
+    for (uint32_t left = wf_random_below(&owner->random, DELAY_MAX); left > 0; left--) {
         wf_spin_hint();
     }
 }
@@ -565,8 +566,8 @@ static void keep_overflow(void *context, struct wf_chain *batch)
     wf_chain_append(context, batch);
 }
 
-/* A thief that is preempted in its steal holds the room after some rounds; until it goes on, the
- * items come back by the overflow hook and there is no race. */
+/* A thief that is preempted in its steal occupies the slots after some iterations; until it
+ * continues, the items come back by the overflow hook and there is no race. */
 static void race_push_ring(struct worker *owner, struct wf_node *node)
 {
     wf_ring_push(&owner->ledger->rings[0], node, keep_overflow, &owner->spill);
@@ -608,7 +609,7 @@ static void race_as_owner(struct worker *owner)
         for (size_t end = next + 1 + round % ROUND_MAX; next < end; next++) {
             ledger->push(owner, item_node(ledger->items, next));
         }
-        dawdle(owner);
+        delay(owner);
         for (struct wf_node *node; (node = ledger->pop(owner)) != NULL;) {
             (void)book(owner, node);
         }
@@ -628,19 +629,19 @@ static void race_as_thief(struct worker *thief)
     }
 }
 
-/* Chapters of `rounds` rounds until both sides have won often enough; the scheduler may keep one
- * of two threads off the CPU for a whole chapter. */
+/* Repeats `rounds` iterations until owner and thief have won often enough; the scheduler may keep
+ * one of two threads off the CPU for a whole repetition. */
 static struct ledger_report race(size_t rounds, void (*init)(struct ledger *),
                                  void (*done)(struct ledger *))
 {
     struct ledger_report sum = {0};
-    rounds += ROUND_MAX - rounds % ROUND_MAX; /* the mean is that of whole turns */
+    rounds += ROUND_MAX - rounds % ROUND_MAX; /* the mean is that of whole cycles */
     while (sum.by_owner < WINS_MIN || sum.by_others < WINS_MIN) {
-        struct worker crew[WORKERS_MAX];
+        struct worker team[WORKERS_MAX];
         struct ledger *ledger = ledger_new(rounds * ROUND_MEAN);
         ledger->rounds = rounds;
         init(ledger);
-        struct ledger_report report = run_crew(ledger, crew, 2, race_as_owner, race_as_thief);
+        struct ledger_report report = run_team(ledger, team, 2, race_as_owner, race_as_thief);
         sum.seconds += report.seconds;
         sum.by_owner += report.by_owner;
         sum.by_others += report.by_others;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ledger.h - the exactly-once ledger: real threads race over a queue, and in the end every item
- * that went in was taken once, by whoever.
+ * that went in was taken once.
  *
- * One run serves the unit tests (a moderate number of items) and the stress tests (very many).
- * Each run fails the test by itself: an item taken twice, or whose number did not arrive with it,
- * at once; an item lost by never ending.  What it returns is for the report.
+ * The unit tests use it with a moderate number of items, the stress tests with very many.  A run
+ * fails the test at once if an item is taken twice, or if its number did not arrive with it; a lost
+ * item makes the run never end.  The return value is for the report.
  */
 #ifndef LEDGER_H
 #define LEDGER_H
@@ -16,20 +16,20 @@
 struct ledger_report {
     double seconds;
     uint64_t by_owner;  /* items taken by the thread that owns the queue or receives */
-    uint64_t by_others; /* items taken by all the others */
+    uint64_t by_others; /* items taken by all other threads */
 };
 
-/* One owner pushes and pops its ring; thieves steal half from anybody; full rings overflow into an
+/* One owner pushes and pops its ring; thieves steal half from any ring; full rings overflow into an
  * inject queue from which all refill. */
 struct ledger_report ledger_ring(size_t items, unsigned thieves);
 
-/* One owner pushes and pops its deque; thieves steal one or half from anybody. */
+/* One owner pushes and pops its deque; thieves steal one or half from any deque. */
 struct ledger_report ledger_deque(size_t items, unsigned thieves);
 
-/* So many producers and as many consumers over one capped inject queue. */
+/* `producers` producers and the same number of consumers over one inject queue with a capacity. */
 struct ledger_report ledger_inject(size_t items, unsigned producers);
 
-/* So many senders into one mpsc queue; order is checked for each. */
+/* `senders` senders into one MPSC queue; order is checked for each. */
 struct ledger_report ledger_mpsc(size_t items, unsigned senders);
 
 /* An owner pushes one, two or three items and pops them while a thief steals, `rounds` times. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* marks.h - which rare branches a test has reached: for the test that set out to, and for
- * tests/marks.sh, which wants each reached by some. */
+/* marks.h - which rare branches a test has reached: for tests that aim at one, and for
+ * tests/marks.sh, which requires that some test reaches each. */
 #ifndef MARKS_H
 #define MARKS_H
 
@@ -12,7 +12,7 @@
 
 #define TRIES_TO_REACH 200u
 
-/* True when this process has passed WF_REACHED(name); never in builds without marks. */
+/* True if this process has passed WF_REACHED(name); never in builds without marks. */
 static inline bool is_reached(const char *name)
 {
     const struct wf_mark *mark;
@@ -25,11 +25,10 @@ static inline bool is_reached(const char *name)
     return false;
 }
 
-/* Fails unless this process has passed WF_REACHED(name).  Builds without marks prove nothing and
- * let it pass. */
+/* Fails unless this process has passed WF_REACHED(name). Has no effect in builds without marks. */
 static inline void check_reached(const char *name)
 {
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
     if (!is_reached(name)) {
         tap_fail(__FILE__, __LINE__, "the branch %s was not taken", name);
     }
@@ -38,12 +37,12 @@ static inline void check_reached(const char *name)
 #endif
 }
 
-/* True while a scenario that meets a branch by chance is to be played (again): until this process
- * has passed WF_REACHED(name), but TRIES_TO_REACH times at most; once in builds without marks.
- * *tries begins at 0. */
+/* True while a scenario that reaches a branch by chance should be run (again): until this process
+ * has passed WF_REACHED(name), at most TRIES_TO_REACH times; once in builds without marks.  *tries
+ * begins at 0. */
 static inline bool tries_to_reach(const char *name, unsigned *tries)
 {
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
     return (*tries)++ == 0 || (!is_reached(name) && *tries <= TRIES_TO_REACH);
 #else
     (void)name;
@@ -51,8 +50,8 @@ static inline bool tries_to_reach(const char *name, unsigned *tries)
 #endif
 }
 
-/* Appends the marks this process reached to the file, if one is named; one write for all of them
- * keeps the lines of parallel tests whole. */
+/* Appends the marks that this process reached to the file, if one is named; one write for all marks
+ * keeps the lines of parallel tests intact. */
 static inline void marks_write(const char *path)
 {
     const struct wf_mark *mark;

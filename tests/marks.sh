@@ -1,24 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Compares the marks in the source, WF_REACHED("file.what"), with those that the last full run of
-# the tests reached: a rare branch that no test takes is a branch nobody knows to work.
-#   tests/marks.sh BUILD_DIR    prints one TAP result, and each mark with how many tests reached it
+# Compares the marks in the source, WF_REACHED("file.what"), with the marks that the last full test
+# run reached: a rare branch that no test takes is untested.
+#   tests/marks.sh BUILD_DIR    prints one TAP result, and for each mark the number of tests that
+#                               reached it
 set -u
 cd "$(dirname "$0")/.." || exit 2
-reached=$1/marks # tests/run.sh --all keeps it
+reached=$1/marks # written by tests/run.sh --all
 if [ ! -f "$reached" ]; then
-    echo "no full run yet: \`make test\` makes one" >&2
+    echo "no full run yet: run \`make test\` first" >&2
     exit 2
 fi
 
-# The second grep drops comments, which speak of marks without being one.
+# The second grep drops marks in comments.
 grep -rn 'WF_REACHED("' src | grep -v '^[^:]*:[0-9]*:[[:space:]]*[/*]' |
     sed 's/^\([^:]*:[0-9]*\):.*WF_REACHED("\([^"]*\)").*/\2 \1/' | sort |
     awk -v reached="$reached" '
         BEGIN { while ((getline name < reached) > 0) tests[name]++ }
         {
             marks++
-            # A kernel that has no io_uring, or does not allow it, shows nothing of src/io/uring.c.
+            # Without io_uring in the kernel, or without the right to use it, no test can reach
+            # the marks of src/io/uring.c.
             if (!tests[$1] && (tests["uring.opened"] || $1 !~ /^uring\./)) missing++
             text = text sprintf("# %5d  %s  %s\n", tests[$1], $1, $2)
         }

@@ -2,9 +2,9 @@
 /*
  * step.c - see step.h.
  *
- * While the trap flag is set, the CPU raises SIGTRAP after each instruction.  The kernel clears
- * the flag for the handler and puts it back when the handler returns, so what the handler calls
- * runs at full speed.
+ * While the trap flag is set, the CPU raises SIGTRAP after each instruction.  The kernel clears the
+ * flag for the handler and restores it when the handler returns, so functions called by the handler
+ * run at full speed.
  */
 #include "step.h"
 
@@ -26,7 +26,7 @@
 
 enum { TRAP_FLAG = 0x100 };
 
-/* One stepped operation a thread; the handler runs on the same. */
+/* One stepped operation per thread; the handler runs on the same thread. */
 static _Thread_local struct {
     volatile bool is_inside; /* between the first and the last instruction of op */
     volatile bool is_hit;
@@ -47,7 +47,8 @@ static void on_trap(int signal, siginfo_t *info, void *frame)
     state.steps++;
     if (state.steps == state.at) {
         state.is_hit = true;
-        interrupted->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG; /* the rest at full speed */
+        /* the rest runs at full speed */
+        interrupted->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
         state.meanwhile(state.context);
     }
 }
@@ -61,7 +62,7 @@ static void on_trap(int signal, siginfo_t *info, void *frame)
 static void run_stepped(uint64_t at, step_fn op, step_fn meanwhile, void *context)
 {
     const struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
-    CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0); /* for good: tests are processes */
+    CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0); /* never restored: each test is a process */
     state.is_hit = false;
     state.steps = 0;
     state.at = at;
@@ -93,8 +94,8 @@ uint64_t step_count(step_fn op, void *context)
 
 /* ---- both preempted ------------------------------------------------------------------------ */
 
-/* The semaphores are posted and awaited inside the signal handler; that is safe because what it
- * interrupts is the operation, which knows none. */
+/* The handler posts and awaits the semaphores; that is safe because it interrupts the operation,
+ * which uses no semaphore. */
 struct meeting {
     step_fn first;
     step_fn second;

@@ -2,10 +2,15 @@
 /*
  * tap.c - see tap.h.
  *
- * The parent forks a child for each test and waits for its end on a pipe whose other end only the
- * child holds: end of file means that the child and those it forked are gone.  Programs that it has
- * started do not hold it, or one that outlives a test that failed would hide the failure until the
- * limit.  The verdict is the child's exit status; what it has to say travels through the pipe.
+ * The parent forks a child for each test and waits for the child's end on a pipe.  Only the child
+ * and the processes that it forks hold the write end: end of file means that they have all ended.
+ * The write end is close-on-exec.  Otherwise a program that the test started and that outlives a
+ * failed test would hide the failure until the limit.  The child's exit status says whether the
+ * test passed; the child writes its remarks into the pipe.
+ *
+ * When a child exceeds its limit, the parent runs stacks.sh, which prints the child's stacks and
+ * tasks into the log.  The child then gets two more limits, since a shared machine stalls at times:
+ * a test that ends by then is slow, and a test that does not has hung.
  */
 #include "tap.h"
 
@@ -20,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,9 +35,10 @@
 
 enum {
     EXIT_FAILED = 1,
-    EXIT_RETURNED = 117, /* not 0: that is what code under test gives that exits by itself */
+    EXIT_RETURNED = 117, /* not 0: code under test that calls exit returns 0 */
     EXIT_SKIPPED = 77,
     LIMIT_DEFAULT_S = 20,
+    LIMITS_UNTIL_HUNG = 3, /* the parent kills a test after this many times its limit */
     TEXT_MAX = 4096,
     DOING_MAX = 256,
 };
@@ -39,10 +46,21 @@ enum {
 static const char *program;
 static uint64_t seed;
 static int report_fd = STDERR_FILENO;
-/* Shared with the child: what it wrote here is there however it ended. */
+/* The text of tap_doing.  Shared memory: the parent can read it after the child has crashed. */
 static char *doing;
 
-/* Coverage counters are written at a normal exit only; gcc's runtime offers this where linked. */
+/* How a child ended. */
+enum end { IN_TIME, SLOW, HUNG };
+
+/* What the child has written into the pipe. */
+struct output {
+    char *text;
+    size_t size;
+    size_t used;
+};
+
+/* Writes the coverage counters, which gcc's runtime otherwise writes only at a normal exit.  NULL
+ * in a build without coverage. */
 extern void __gcov_dump(void) __attribute__((weak));
 
 void tap_note(const char *format, ...)
@@ -55,7 +73,7 @@ void tap_note(const char *format, ...)
     size_t size = length < 0 ? 0 : (size_t)length;
     size = size < sizeof(text) - 2 ? size : sizeof(text) - 2;
     text[size++] = '\n';
-    /* A full or closed pipe loses the remark, not the verdict. */
+    /* Ignored: a full or closed pipe loses the remark, and the exit status still counts. */
     (void)!write(report_fd, text, size);
 }
 
@@ -113,7 +131,8 @@ uint64_t tap_seed(void)
     return seed;
 }
 
-/* abort() goes on when this returns.  Not safe in general, but a panic is no interruption. */
+/* Handles SIGABRT; abort() continues when it returns.  __gcov_dump is not async-signal-safe, but
+ * a panic calls abort() outside of any other library call. */
 static void dump_coverage(int number)
 {
     (void)number;
@@ -123,22 +142,22 @@ static void dump_coverage(int number)
 static _Noreturn void run_in_child(void (*run)(void), int fd)
 {
     report_fd = fd;
+    (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* for gdb, under Yama */
     if (__gcov_dump != NULL) {
-        (void)signal(SIGABRT, dump_coverage); /* or tests of panics would count nothing */
+        (void)signal(SIGABRT, dump_coverage); /* else a panic would lose the coverage counters */
     }
     wf_jitter_seed(seed);
     run();
     marks_write(getenv("WEFT_TEST_MARKS"));
-    exit(EXIT_RETURNED); /* not _exit: leak check and coverage happen on the way out */
+    exit(EXIT_RETURNED); /* not _exit: exit checks for leaks and writes coverage */
 }
 
-/* Reads what the child says until it is gone or the limit passed; false when it hung. */
-static bool read_until_end(int fd, int limit_ms, char *text, size_t size)
+/* Reads the child's output until end of file; false if the limit passes before. */
+static bool read_until_end(int fd, int limit_ms, struct output *output)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     const int64_t end_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000 + limit_ms;
-    size_t used = 0;
     for (;;) {
         clock_gettime(CLOCK_MONOTONIC, &now);
         int64_t left = end_ms - (now.tv_sec * 1000 + now.tv_nsec / 1000000);
@@ -151,22 +170,55 @@ static bool read_until_end(int fd, int limit_ms, char *text, size_t size)
             continue;
         }
         char drop[256];
-        size_t room = size - 1 - used;
-        ssize_t n = read(fd, room > 0 ? text + used : drop, room > 0 ? room : sizeof(drop));
+        size_t space = output->size - 1 - output->used;
+        ssize_t n = read(fd, space > 0 ? output->text + output->used : drop,
+                         space > 0 ? space : sizeof(drop));
         if (n <= 0) {
             return true;
         }
-        used += room > 0 ? (size_t)n : 0;
-        text[used] = '\0';
+        output->used += space > 0 ? (size_t)n : 0;
+        output->text[output->used] = '\0';
     }
 }
 
-/* Forks, runs, collects; `stderr_too` sends the child's stderr into the pipe as well. */
-static int run_forked(void (*run)(void), int limit_ms, bool stderr_too, char *text, size_t size,
-                      bool *is_hung)
+/* Prints the stacks and tasks of the child into the log.  This time does not count against the
+ * child's limit. */
+static void show_stacks(pid_t child)
+{
+    char pid[16];
+    (void)snprintf(pid, sizeof(pid), "%d", (int)child);
+    (void)fflush(stdout);
+    pid_t script = fork();
+    if (script == 0) {
+        (void)execl("/bin/sh", "sh", WEFT_STACKS, pid, (char *)NULL);
+        _exit(127);
+    }
+    while (script > 0 && waitpid(script, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+/* Waits for the end of the child.  `name` is the test's name; NULL for a child of tap_run_child. */
+static enum end wait_for_end(int fd, pid_t child, const char *name, int limit_ms,
+                             struct output *output)
+{
+    const int more_ms = limit_ms < INT_MAX / LIMITS_UNTIL_HUNG ? (LIMITS_UNTIL_HUNG - 1) * limit_ms
+                                                               : INT_MAX - limit_ms;
+    if (read_until_end(fd, limit_ms, output)) {
+        return IN_TIME;
+    }
+    if (name != NULL) {
+        printf("# %s has run for more than %d ms; its stacks and tasks:\n", name, limit_ms);
+        show_stacks(child);
+    }
+    return read_until_end(fd, more_ms, output) ? SLOW : HUNG;
+}
+
+/* Runs `run` in a child and returns the child's wait status.  If `name` is NULL, the child's stderr
+ * goes into the pipe too. */
+static int run_forked(void (*run)(void), const char *name, int limit_ms, struct output *output,
+                      enum end *end)
 {
     int ends[2];
-    text[0] = '\0';
     (void)fflush(NULL);
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return -1;
@@ -178,16 +230,16 @@ static int run_forked(void (*run)(void), int limit_ms, bool stderr_too, char *te
     if (child == 0) {
         close(ends[0]);
         (void)setpgid(0, 0);
-        if (stderr_too) {
+        if (name == NULL) {
             (void)dup2(ends[1], STDERR_FILENO);
         }
         run_in_child(run, ends[1]);
     }
     (void)setpgid(child, child);
     close(ends[1]);
-    *is_hung = !read_until_end(ends[0], limit_ms, text, size);
-    if (*is_hung) {
-        (void)kill(-child, SIGKILL); /* the group: what the test itself started goes too */
+    *end = wait_for_end(ends[0], child, name, limit_ms, output);
+    if (*end == HUNG) {
+        (void)kill(-child, SIGKILL); /* the group: includes what the test started */
     }
     int status = -1;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -196,7 +248,7 @@ static int run_forked(void (*run)(void), int limit_ms, bool stderr_too, char *te
     return status;
 }
 
-/* The limit of a test, or of a child it runs, with WEFT_TEST_TIME in it. */
+/* The limit of a test, or of a child of tap_run_child, scaled by WEFT_TEST_TIME. */
 static int limit_ms(unsigned limit_s)
 {
     const char *text = getenv("WEFT_TEST_TIME");
@@ -207,8 +259,10 @@ static int limit_ms(unsigned limit_s)
 
 int tap_run_child(void (*run)(void), char *text, size_t size)
 {
-    bool is_hung;
-    int status = run_forked(run, limit_ms(0), true, text, size, &is_hung);
+    enum end end;
+    struct output output = {.text = text, .size = size};
+    text[0] = '\0';
+    int status = run_forked(run, NULL, limit_ms(0), &output, &end);
     return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RETURNED ? 0 : status;
 }
 
@@ -221,25 +275,27 @@ static void print_text(const char *text)
     }
 }
 
-/* One line of TAP and the remarks; true unless it failed. */
+/* Runs one test and prints its TAP line and remarks.  Returns false if the test failed. */
 static bool run_one(size_t number, const struct tap_test *test)
 {
-    char text[TEXT_MAX];
-    bool is_hung = false;
+    char text[TEXT_MAX] = "";
+    struct output output = {.text = text, .size = sizeof(text)};
+    enum end end = IN_TIME;
     int limit = limit_ms(test->limit_s);
     doing[0] = '\0';
-    int status = run_forked(test->run, limit, false, text, sizeof(text), &is_hung);
-    bool is_skipped = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED;
-    bool is_ok = !is_hung && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RETURNED;
+    int status = run_forked(test->run, test->name, limit, &output, &end);
+    bool is_skipped = end != HUNG && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED;
+    bool is_ok = end != HUNG && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RETURNED;
     if (is_skipped) {
         text[strcspn(text, "\n")] = '\0';
         printf("ok %zu - %s # SKIP %s\n", number, test->name, text);
         return true;
     }
-    printf("%s %zu - %s\n", is_ok ? "ok" : "not ok", number, test->name);
+    printf("%s %zu - %s%s\n", is_ok ? "ok" : "not ok", number, test->name,
+           is_ok && end == SLOW ? " # SLOW" : "");
     print_text(text);
-    if (is_hung) {
-        printf("# hung: still running after %d ms\n", limit);
+    if (end == HUNG) {
+        printf("# hung: still running after %d times %d ms\n", (int)LIMITS_UNTIL_HUNG, limit);
     } else if (WIFSIGNALED(status)) {
         printf("# ended by signal %d\n", WTERMSIG(status));
     } else if (!is_ok) {
@@ -249,7 +305,7 @@ static bool run_one(size_t number, const struct tap_test *test)
         printf("# while: %s\n", doing);
     }
     if (!is_ok) {
-        printf("# again: WEFT_TEST_SEED=%ju %s %s\n", (uintmax_t)seed, program, test->name);
+        printf("# again: WEFT_TEST_SEED=%ju %s =%s\n", (uintmax_t)seed, program, test->name);
     }
     return is_ok;
 }
@@ -257,14 +313,15 @@ static bool run_one(size_t number, const struct tap_test *test)
 static bool is_wanted(const char *name, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        if (strstr(name, argv[i]) != NULL) {
+        const char *part = argv[i];
+        if (part[0] == '=' ? strcmp(name, part + 1) == 0 : strstr(name, part) != NULL) {
             return true;
         }
     }
     return argc < 2;
 }
 
-/* False, and said why, where a variable is not what tap.h wants. */
+/* Returns false and prints a message if a variable has no valid value (tap.h). */
 static bool is_environment_good(void)
 {
     const char *text = getenv("WEFT_TEST_SEED");
@@ -302,6 +359,9 @@ int tap_main(int argc, char **argv, const char *file, const struct tap_test *tes
         (void)fprintf(stderr, "no memory\n");
         return 2;
     }
+    /* The file into which a test process writes its tasks when stacks.sh makes it call weft_dump.
+     * Without the file stacks.sh shows only the stacks. */
+    (void)memfd_create("weft-stacks", MFD_CLOEXEC);
     size_t wanted = 0;
     bool all_ok = true;
     for (size_t i = 0; i < count; i++) {

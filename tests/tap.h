@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tap.h - the test harness: TAP on stdout, one forked process a test.
+ * tap.h - the test harness: TAP on stdout, one forked process per test.
  *
- * A test is a function without arguments; it passes by returning.  A failed CHECK ends its whole
- * process at once, from whichever thread or fiber, so a broken invariant is reported where it
- * broke.  A test that crashes, leaks (LeakSanitizer) or hangs fails alone; the others still run.
+ * A test is a function without arguments; it passes if it returns.  A failed CHECK in any thread or
+ * fiber ends the test's process at once, so the report names the line that found the fault.  A test
+ * that crashes, leaks (LeakSanitizer) or hangs does not affect the other tests: they still run.
+ * When a test exceeds its limit, the harness prints the stacks and tasks of its process.  A test
+ * that then ends within three times its limit is slow: the harness appends "# SLOW" to its line,
+ * and run.sh runs it again.  A test that does not end by then has hung: the harness kills it.
  *
- * Environment: WEFT_TEST_SEED  the seed (a number) for tap_seed(); else taken from the clock
+ * Environment: WEFT_TEST_SEED  the seed (a number) for tap_seed(); default: from the clock
  *              WEFT_TEST_TIME  multiplies every time limit (sanitizers, valgrind, emulation)
  *              WEFT_TEST_MARKS file to which the names of reached WF_REACHED marks are appended
- * Arguments:   NAME...         run only the tests whose name contains one of these
+ * Arguments:   NAME...         run only the tests whose name contains a NAME; =NAME: equals it
  *              --list          print the names; --help the usage
  * Exit status: 0 all passed, 1 some failed, 2 bad usage.
  */
@@ -22,10 +25,10 @@
 struct tap_test {
     const char *name;
     void (*run)(void);
-    unsigned limit_s; /* seconds before the test counts as hung; 0: 20 */
+    unsigned limit_s; /* above it the test is slow, above three times this it has hung; 0: 20 */
 };
 
-/* By hand: clang-format takes #fn for a directive. */
+/* Formatted by hand: clang-format takes #fn for a directive. */
 /* clang-format off */
 #define TAP_TEST(fn) {#fn, fn, 0}
 #define TAP_TEST_LIMIT(fn, seconds) {#fn, fn, (seconds)}
@@ -39,17 +42,18 @@ int tap_main(int argc, char **argv, const char *file, const struct tap_test *tes
         return tap_main(argc, argv, __FILE__, tests, sizeof(tests) / sizeof((tests)[0]));          \
     }
 
-/* Each test process starts with the same seed; a failed test prints how to run it again. */
+/* The seed; all test processes of a run have the same.  The report of a failed test contains it. */
 uint64_t tap_seed(void);
 
-/* Ends the test as skipped; only where the machine, not the code, lacks something. */
+/* Ends the test as skipped.  Only for something that the machine lacks, not the code. */
 _Noreturn void tap_skip(const char *reason);
 
-/* A remark in the report. */
+/* Adds a remark to the report of the test. */
 void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What the test is about to do, for one that does the same under several conditions: the report of
- * a failed test says the last one, also if it hung or crashed.  From one thread at a time. */
+/* Sets the text that describes the current step of the test, for a test that repeats its steps
+ * under several conditions.  The report of a failed test contains the last text, also if the test
+ * hung or crashed.  Only one thread at a time may call it. */
 void tap_doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 _Noreturn void tap_fail(const char *file, int line, const char *format, ...)
@@ -60,12 +64,16 @@ void tap_check_str(const char *file, int line, const char *a, const char *b, con
                    const char *vb);
 
 #define CHECK(c) ((c) ? (void)0 : tap_fail(__FILE__, __LINE__, "%s", #c))
-/* Integers of any type, compared as intmax_t (so not for values above INT64_MAX). */
+/* A check of elapsed time, which other load on the machine may spoil.  If such a check fails and
+ * the test is in timing_checks.list, run.sh runs the test again.  run.sh repeats no other failed
+ * check, so this macro must not be used for other conditions. */
+#define CHECK_TIME(c) ((c) ? (void)0 : tap_fail(__FILE__, __LINE__, "late: %s", #c))
+/* Compares integers of any type as intmax_t, so it is not for values above INT64_MAX. */
 #define CHECK_EQ(a, b) tap_check_eq(__FILE__, __LINE__, #a, #b, (intmax_t)(a), (intmax_t)(b))
 #define CHECK_STR(a, b) tap_check_str(__FILE__, __LINE__, #a, #b, (a), (b))
 
-/* Runs `run` in a child and gives its wait status, for tests of panics and crashes.  What it
- * printed on stderr is put into `text` (cut to `size`). */
+/* Runs `run` in a child process and returns the child's wait status, or 0 if `run` returned.  For
+ * tests of panics and crashes.  Copies the child's stderr into `text`, cut to `size`. */
 int tap_run_child(void (*run)(void), char *text, size_t size);
 
 #endif

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Counts which promises of docs/promises.md the tests keep.
+"""Counts the promises of docs/promises.md that the tests keep.
 
-A promise is kept when a file below tests/ names its number, so the count is only worth something
-if numbers are exact.  Two things are therefore errors: a test that names a number which is not in
-the table, and a table that is not complete, in order and without doubles.
+A promise is kept if a file in tests/ cites its number.  The count is useful only if the numbers are
+exact, so two things are errors: a test that cites a number that is not in the table, and a table
+that is incomplete, out of order or has duplicates.
 
-Understood in tests:  S4.12   S4.9-S4.14   S4.9-14   S4.9, S4.11
+Citations in tests:   S4.12   S4.9-S4.14   S4.9-14   S4.9, S4.11
                       behaviour 5   behaviours 4-6, 8 and 9
                       part of S4.12   part of behaviours 4-6
 
-A number behind "part of" is not counted: the test shows something of the promise, and all tests
-together not yet the whole.  The words hold for what follows them at once, up to its comma, or for
-the whole list of behaviours.
+A number after "part of" does not count: the test shows a part of the promise, and all tests
+together do not yet show the whole.  "part of" applies to the number or range directly after it, up
+to the comma, or to a whole list of behaviours.
 
-Only the plural takes a list: in "behaviour 5, 10 threads" the 10 is not a behaviour.  Counting too
-little shows up as a promise not yet kept; counting too much would show up nowhere.
+Only the plural takes a list: in "behaviour 5, 10 threads" the 10 is not a behaviour.  A citation
+that the tool misses shows as a promise not yet kept; a wrong citation would not show at all.
 
-Exit status: 0 fine, 1 errors in table or tests, 2 bad usage.
+Exit status: 0 no errors, 1 errors in table or tests, 2 bad usage.
 """
 import argparse
 import collections
@@ -27,8 +27,8 @@ import signal
 import sys
 import textwrap
 
-# How many numbers each family has.  They stand here as well as in the table because numbers never
-# change: the table alone could lose its last row unnoticed.
+# The number of promises in each family.  The table alone could lose its last row unnoticed; numbers
+# never change, so this copy does not change either.
 BEHAVIOUR = "behaviour"
 SIZES = {"S0": 31, "S1": 30, "S2": 53, "S3": 25, "S4": 45, BEHAVIOUR: 66}
 DESIGNS = [family for family in SIZES if family != BEHAVIOUR]
@@ -40,13 +40,13 @@ SUFFIXES = {".c", ".h", ".sh", ".py", ".raya"}
 WIDTH = 100
 
 Number = collections.namedtuple("Number", "family n")
-Place = collections.namedtuple("Place", "file line")  # line 0: the file as a whole
+Place = collections.namedtuple("Place", "file line")  # line 0: the whole file
 Mention = collections.namedtuple("Mention", "place test is_part")
 Span = collections.namedtuple("Span", "line first last is_part")
 
 ROW = re.compile(r"\|\s*(?:(S\d+)\.)?(\d+)\s*\|(.*)\|\s*$")
 
-# A list may run on over lines of a comment: blanks and the marks that begin such a line.
+# A list may continue on the next comment line: blanks, and the marks that begin such a line.
 GAP = r"(?:[\s*#]|//)"
 PART_OF = rf"(\bpart{GAP}+of{GAP}+)?"
 COMMA_OR_AND = rf"(?:{GAP}*,{GAP}*(?:and{GAP}+)?|{GAP}+and{GAP}+)"
@@ -56,7 +56,7 @@ CITED_PROMISE = re.compile(rf"(?i:{PART_OF})\b(S\d+)\.(\d+)(?:-(?:(S\d+)\.)?(\d+
 CITED_BEHAVIOURS = re.compile(
     rf"{PART_OF}\bbehaviou?r(s?){GAP}+({ITEM}(?:{COMMA_OR_AND}{ITEM})*)", re.IGNORECASE)
 
-# What a test is called: a function that begins in the first column, or a method of a test case.
+# The name of a test: a function that begins in the first column, or a method of a test case.
 DEFINITION = re.compile(r"(?:[a-z_].*?[\s*])?(\w+)\([^;]*$|\s+def (test_\w+)\(")
 
 
@@ -79,7 +79,7 @@ def line_of(text, offset):
 
 
 def check_table(text):
-    """Gives the faults of the table as (line, what); none when it is as it must be."""
+    """Returns the faults of the table as a list of (line, what)."""
     faults = []
     last = dict.fromkeys(SIZES, 0)
     seen = set()
@@ -92,14 +92,14 @@ def check_table(text):
         name = number_text(number)
         cells = [cell.strip() for cell in match[3].split("|")]
         if not exists(number):
-            faults.append((line, f"{name} is not a number of ours"))
+            faults.append((line, f"there is no promise {name}"))
             continue
         if len(cells) != (1 if family == BEHAVIOUR else 2) or "" in cells:
-            faults.append((line, f"{name} lacks a column or has one too many"))
+            faults.append((line, f"{name} has too few or too many columns"))
         if number in seen:
-            faults.append((line, f"{name} stands here for the second time"))
+            faults.append((line, f"{name} is a duplicate"))
         elif number.n < last[family]:
-            faults.append((line, f"{name} stands behind {last[family]}"))
+            faults.append((line, f"{name} is out of order, after {last[family]}"))
         seen.add(number)
         last[family] = max(last[family], number.n)
     for family, size in SIZES.items():
@@ -110,8 +110,8 @@ def check_table(text):
 
 
 def spans_in(text):
-    """Yields a Span for everything the text of a test names, true or not; first and last are the
-    same Number where no range is named."""
+    """Yields a Span for each citation in the text of a test, valid or not; a citation of a single
+    number has first equal to last."""
     for match in CITED_PROMISE.finditer(text):
         part, family, first, last_family, last = match.groups()
         yield Span(line_of(text, match.start(2)), Number(family, int(first)),
@@ -125,8 +125,8 @@ def spans_in(text):
 
 
 def test_at(lines, line):
-    """The name of the function that a comment on this line stands in, or right before; "" for the
-    file as a whole."""
+    """The name of the function that contains the comment on this line, or that follows the comment
+    directly; "" for the whole file."""
     def name_in(text):
         match = DEFINITION.match(text)
         return match[1] or match[2] if match else ""
@@ -143,7 +143,7 @@ def test_at(lines, line):
 
 
 def span_fault(first, last):
-    """Says what is wrong with a range of numbers; None when nothing is."""
+    """Describes the fault of a range of numbers; None if it has none."""
     for number in (first, last):
         if not exists(number):
             return f"there is no {number_text(number)}"
@@ -153,7 +153,7 @@ def span_fault(first, last):
 
 
 def scan_tests(root):
-    """Gives who names what, {Number: [Mention]}, and the faults as (Place, what)."""
+    """Returns the citations, {Number: [Mention]}, and the faults as (Place, what)."""
     mentions = collections.defaultdict(list)
     faults = []
     for path in sorted((root / TESTS).rglob("*")):
@@ -174,13 +174,13 @@ def scan_tests(root):
 
 
 def kept(mentions):
-    """The numbers that somebody names without "part of"."""
+    """The numbers that a test cites without "part of"."""
     return {number for number, where in mentions.items()
             if not all(mention.is_part for mention in where)}
 
 
 def ranges_text(numbers):
-    """[1, 2, 3, 5] -> "1-3, 5"; the numbers are in order."""
+    """[1, 2, 3, 5] -> "1-3, 5"; the numbers must be in order."""
     runs = []
     for n in numbers:
         if runs and runs[-1][1] == n - 1:
@@ -198,7 +198,7 @@ def count_line(title, families, mentions):
 
 
 def family_report(family, mentions):
-    """One line for a family, and below it the numbers that no test keeps."""
+    """A line for a family, then the numbers that no test keeps."""
     lines = [count_line("behaviours" if family == BEHAVIOUR else family, [family], mentions)]
     numbers = [Number(family, n) for n in range(1, SIZES[family] + 1)]
     unkept = [number for number in numbers if number not in kept(mentions)]
@@ -219,7 +219,7 @@ def report(mentions):
 
 
 def promise_text(number, table):
-    """What the table promises under this number."""
+    """The text of the promise with this number."""
     for row in table.splitlines():
         match = ROW.match(row)
         if match and Number(match[1] or BEHAVIOUR, int(match[2])) == number:
@@ -231,13 +231,13 @@ def print_mentions(number, table, mentions):
     print(textwrap.fill(f"{number_text(number)}: {promise_text(number, table)}", WIDTH))
     for mention in mentions.get(number, []):
         part = "  (in part)" if mention.is_part else ""
-        print(f"    {place_text(mention.place)}  {mention.test or 'the file'}{part}")
+        print(f"    {place_text(mention.place)}  {mention.test or 'whole file'}{part}")
     if number not in mentions:
-        print("    no test names it yet")
+        print("    no test cites it yet")
 
 
 def parse_number(text):
-    """Reads S4.12, s4.12, "behaviour 5" or 5; None for anything else, and for what does not
+    """Parses S4.12, s4.12, "behaviour 5" or 5; None for other text and for a number that does not
     exist."""
     match = re.fullmatch(r"(?:(S\d+)\.|(?:behaviour )?)(\d+)", text, re.IGNORECASE)
     if match is None:
@@ -247,12 +247,12 @@ def parse_number(text):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description="Counts which promises the tests keep.")
+    parser = argparse.ArgumentParser(description="Counts the promises that the tests keep.")
     parser.add_argument("--list", nargs="+", metavar="NUMBER",
-                        help="show the tests that name it: S4.12, or behaviour 5")
+                        help="show the tests that cite it: S4.12, or behaviour 5")
     parser.add_argument("--root", type=pathlib.Path, metavar="DIR",
                         default=pathlib.Path(__file__).resolve().parent.parent,
-                        help="the tree to look at (default: the one this tool is in)")
+                        help="the source tree (default: the tree of this tool)")
     options = parser.parse_args(arguments)
 
     wanted = None
@@ -279,5 +279,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # so that `| head` ends it without a trace
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a traceback
     sys.exit(main(sys.argv[1:]))

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Sees to it that the machine has what a make target needs.
+# Installs the packages that a make target needs.
 #   tools/setup.sh [--try] TARGET...    TARGET: a word of the first column below, or `all`
-# Silent when everything is there.  Otherwise root on a Debian system gets the missing packages
-# installed; anybody else is told what to type, and the exit status is 1.  With --try the target
-# works without them, as `make test` does: status 0 in any case, and an installation that failed is
-# not tried again.
+# Prints nothing if no package is missing.  Otherwise the script installs the missing packages if it
+# runs as root on a Debian system; for other users it prints the command to type and exits with 1.
+# --try is for targets that also work without the packages, as `make test` does: the exit status is
+# always 0, and the script does not repeat an installation that failed before.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -21,6 +21,7 @@ install     pkg-config           pkgconf
 install     c++                  g++
 http        curl                 curl
 http        wrk                  wrk
+stacks      gdb                  gdb
 tidy        python3              python3
 lint        clang-tidy-14        clang-tidy-14
 lint        clang                clang
@@ -62,7 +63,7 @@ $wanted "*) ;;
     esac
 done
 
-# The packages that the given targets lack, each once.
+# The packages that the given targets lack, without duplicates.
 missing=$(echo "$needs" | while read -r target what package; do
     for wanted in "$@"; do
         if [ -n "$target" ] && { [ "$wanted" = "$target" ] || [ "$wanted" = all ]; }; then
@@ -73,7 +74,7 @@ done | sort -u | tr '\n' ' ')
 missing=${missing% }
 [ -n "$missing" ] || exit 0
 
-# apt-get's own words only matter when it fails.
+# The output goes to a log, of which the script prints the end if the installation fails.
 install() {
     export DEBIAN_FRONTEND=noninteractive
     apt-get -q update && apt-get -q -y install --no-install-recommends $missing
@@ -95,6 +96,7 @@ echo "missing: $missing" >&2
 echo "type:    ${sudo}apt-get install --no-install-recommends $missing" >&2
 [ $is_optional = yes ] || exit 1
 case " $* " in
-*" uring "*) echo "optional: without it all I/O is done by epoll" >&2 ;;
-*) echo "optional: the tests of the tools are skipped without it" >&2 ;;
+*" uring "*) echo "optional: without it all I/O uses epoll" >&2 ;;
+*" stacks "*) echo "optional: without it the log of a test that hangs shows no stacks" >&2 ;;
+*) echo "optional: without it the tests of the tools are skipped" >&2 ;;
 esac

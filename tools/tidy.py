@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The house rules that a machine can check.
+"""Checks the project rules that a tool can check.
 
-    tools/tidy.py [ROOT]      ROOT: the tree to look at; else the one this file is in
+    tools/tidy.py [ROOT]      ROOT: the source tree; default: the tree of this file
 
-Prints `file:line: what` for each breach and exits 1, or one line of summary and exits 0.
-CONTRIBUTING.md gives the rules and their reasons.  A line that speaks of something still to come
-carries the words `tidy: future` (in Markdown inside a comment); once nothing on such a line is
-missing any more, the words themselves are a breach.
+Prints `file:line: what` for each violation and exits with 1, or prints a summary line and exits
+with 0.  CONTRIBUTING.md gives the rules and their reasons.  A line that names something that does
+not exist yet contains the words `tidy: future` (in Markdown inside a comment).  If everything that
+such a line names exists, the words are a violation.
 
 Each rule is a generator over a Tree; RULES at the end lists them.
 """
@@ -29,13 +29,7 @@ NOT_OURS = (".git", "build", "target", "__pycache__")
 
 ATOMICS = "src/base/atomic.h"
 MODEL_ATOMICS = "tests/model/model_atomic.h"
-# Headers that a layer may have beside the one of its own name.
-EXTRA_HEADERS = {"base": ("atomic.h", "config.h"),
-                 "os": ("sys.h",),
-                 "sched": ("alone.h", "blocking.h", "driver.h", "fast.h", "fork.h", "idle.h",
-                           "monitor.h", "poll.h", "state.h", "timers.h"),
-                 "sync": ("chan.h", "future.h", "source.h", "spin.h")}
-# The seam through which the model replaces the atomics; it points out of src on purpose.
+# The include by which the model checker replaces the atomics.  It names a file outside of src.
 SEAM = (ATOMICS, "model/model_atomic.h")
 
 
@@ -47,7 +41,7 @@ class Finding(NamedTuple):
 
 
 class File:
-    """A text with its comments and its code apart; both keep the line numbers of the whole."""
+    """A text, split into its comments and its code; both keep the line numbers of the text."""
 
     C_PARTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
     HASH_PARTS = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.M)
@@ -58,23 +52,23 @@ class File:
         self.lines = text.splitlines()
         self.folder = posixpath.dirname(path)
         self.is_c = path.endswith((".c", ".h", ".S"))
-        self.code = self._only(is_comment=False)
-        self.comments = self._only(is_comment=True)
+        self.code, self.comments = self._parts()
 
-    def _only(self, is_comment):
-        parts = self.C_PARTS if self.is_c else self.HASH_PARTS
-        result, end = [], 0
-        for match in parts.finditer(self.text):
-            is_match_comment = match.group()[0] in "/#"
-            result.append(blank(self.text[end:match.start()], is_comment))
-            result.append(blank(match.group(), is_match_comment != is_comment))
-            end = match.end()
-        result.append(blank(self.text[end:], is_comment))
-        return "".join(result)
+    def _parts(self):
+        code, comments, end = [], [], 0
+        for match in (self.C_PARTS if self.is_c else self.HASH_PARTS).finditer(self.text):
+            if match.group()[0] in "/#":
+                between = self.text[end:match.start()]
+                code += [between, blank(match.group(), True)]
+                comments += [blank(between, True), match.group()]
+                end = match.end()
+        code.append(self.text[end:])
+        comments.append(blank(self.text[end:], True))
+        return "".join(code), "".join(comments)
 
 
 def blank(text, is_blanked):
-    return re.sub(r"[^\n]", " ", text) if is_blanked else text
+    return "\n".join(" " * len(line) for line in text.split("\n")) if is_blanked else text
 
 
 def line_of(text, offset):
@@ -85,7 +79,7 @@ class Tree:
     def __init__(self, root):
         self.root = root
         self.paths = set()
-        self.folders = set()  # those with files in them: git knows no others
+        self.folders = set()  # only folders that contain files, as in git
         for folder, names, file_names in os.walk(root):
             names[:] = [name for name in names if name not in NOT_OURS]
             inside = posixpath.relpath(folder, root)
@@ -115,7 +109,7 @@ class Tree:
                 yield self.file(path)
 
     def layers(self):
-        """The names in src/LAYERS with their lines, bottom first."""
+        """The names in src/LAYERS with their line numbers, lowest layer first."""
         if "src/LAYERS" not in self.paths:
             return {}
         lines = self.file("src/LAYERS").code.splitlines()
@@ -153,18 +147,14 @@ def check_private_headers(tree):
         own = f"{folder}/{layer}.h"
         if folder in tree.folders and own not in tree.paths:
             yield Finding("src/LAYERS", line, f"layer {layer} lacks its header {own}")
-        for header in tree.under(folder, endings=(".h",)):
-            name = header.path[len(folder) + 1:]
-            if header.path != own and name not in EXTRA_HEADERS.get(layer, ()):
-                yield Finding(header.path, 1, f"a layer has one header, {own}")
 
 
 def include_fault(tree, file, order, is_quoted, target):
-    """What is wrong with one include of a file in src, or None."""
+    """The fault of one include of a file in src, or None."""
     if (file.path, target) == SEAM:
         return None
     if not is_quoted:
-        return f'write "{target}": it is ours' if f"src/{target}" in tree.paths else None
+        return f'write "{target}": it is a header of src' if f"src/{target}" in tree.paths else None
     if target.startswith("weft/"):
         return None if f"include/{target}" in tree.paths else f"there is no include/{target}"
     if "/" not in target:
@@ -194,7 +184,7 @@ def check_includes(tree):
 
 
 def guard_of(path):
-    """The guard that a header must have; elsewhere than in src and include its ending."""
+    """The guard that a header must have; outside of src and include, the end of the guard."""
     stem = re.sub(r"\W", "_", posixpath.basename(path)).upper()
     if layer_of(path):
         return f"WF_{layer_of(path).upper()}_{stem}"
@@ -214,12 +204,12 @@ def check_guards(tree):
 def check_licence(tree):
     for file in tree.under(*SOURCE_FOLDERS):
         if not any("SPDX-License-Identifier: MIT" in line for line in file.lines[:2]):
-            yield Finding(file.path, 1, "no SPDX line on top")
+            yield Finding(file.path, 1, "the file must begin with an SPDX line")
 
 
 # ---- sizes -------------------------------------------------------------------------------------
 
-# Function bodies stand between braces in the first column; clang-format puts no others there.
+# clang-format puts the braces of function bodies in the first column, and no other braces.
 BODY = re.compile(r"^\{\n(?:.*\n)*?\}", re.M)
 
 
@@ -235,19 +225,30 @@ def check_sizes(tree):
         yield from check_functions(file)
 
 
-def check_functions(file):
+def functions(file):
+    """Line, signature and length of each function."""
     for match in BODY.finditer(file.code):
-        # The signature begins after what ended before it: a blank line, `}`, `;` or a directive.
+        # The signature begins after a blank line, `}`, `;` or a directive.
         before = file.code[:match.start()].split("\n")[:-1]
         first = len(before)
         while first > 0 and not re.match(r"^\s*$|^#|.*[;}\\]$", before[first - 1]):
             first -= 1
-        signature = " ".join(before[first:])
-        length = len(before) - first + match.group().count("\n") + 1
-        names = [name for name in re.findall(r"(\w+)\s*\(", signature) if name != "__attribute__"]
-        if names and length > FUNCTION_LINES_MAX:
-            yield Finding(file.path, first + 1,
-                          f"{names[0]} has {length} lines; a function has fewer than "
+        yield (first + 1, " ".join(before[first:]),
+               len(before) - first + match.group().count("\n") + 1)
+
+
+def function_name(signature):
+    names = [name for name in re.findall(r"(\w+)\s*\(", signature)
+             if name not in ("__attribute__", "format", "aligned", "section")]
+    return names[0] if names else None
+
+
+def check_functions(file):
+    for line, signature, length in functions(file):
+        name = function_name(signature)
+        if name and length > FUNCTION_LINES_MAX:
+            yield Finding(file.path, line,
+                          f"{name} has {length} lines; a function has fewer than "
                           f"{FUNCTION_LINES_MAX + 1}")
 
 
@@ -266,8 +267,8 @@ def check_memory_orders(tree):
                           f"{match.group()}: atomics only through base/atomic.h", is_strict)
 
 
-# The model checker shows everything that C11 allows of SC fences, but not of SC accesses, so a
-# proof in it would say too little.  The fault points are no protocol.
+# The model checker covers all behaviours that C11 allows for SC fences, but not for SC accesses, so
+# it would miss executions.  The fault points in assert.c are not part of a protocol.
 SC_ACCESS = re.compile(r"\bwf_(?:load|store|exchange|cas|fetch_\w+?)_seq_cst\b")
 SC_ALLOWED = (ATOMICS, "src/base/assert.c")
 
@@ -276,7 +277,7 @@ def check_sc_accesses(tree):
     for file in tree.under("src", endings=(".c", ".h")):
         for match in SC_ACCESS.finditer(file.code if file.path not in SC_ALLOWED else ""):
             yield Finding(file.path, line_of(file.code, match.start()),
-                          f"{match.group()}: order by wf_fence_seq_cst, which the model covers")
+                          f"{match.group()}: use wf_fence_seq_cst, which the model checker covers")
 
 
 # ---- words and marks ---------------------------------------------------------------------------
@@ -287,6 +288,121 @@ def check_words(tree):
         for match in re.finditer(r"\b(?:TODO|FIXME|XXX|HACK)\b", file.text):
             yield Finding(file.path, line_of(file.text, match.start()),
                           f"{match.group()}: finish it, or write an issue")
+
+
+# Sentences name their actor: the owner, the thief, the caller.  These words hide it.
+HIDDEN_ACTOR = re.compile(
+    r"(?<![A-Za-z0-9])(nobody|somebody|anybody|everybody|whoever|someone|anyone|everyone|who"
+    r"|no(?:_|-|\s+(?:\*\s+)?)one(?!-)"
+    r"|those(?:_|-|\s+(?:\*\s+)?)who|the(?:_|-|\s+(?:\*\s+)?)one(?:_|-|\s+(?:\*\s+)?)(?:that|who))"
+    r"(?![A-Za-z0-9])", re.I)
+STRING = re.compile(r"\"(?:\\.|[^\"\\\n])*\"")
+TEST_NAME = re.compile(r"\bTAP_TEST(?:_LIMIT)?\(\s*(\w+)")
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+def only(pattern, text):
+    """The text with everything blanked that the pattern does not match; the lines stay."""
+    result, end = [], 0
+    for match in pattern.finditer(text):
+        result += [blank(text[end:match.start()], True), match.group()]
+        end = match.end()
+    return "".join(result) + blank(text[end:], True)
+
+
+def worded(tree):
+    """The texts that have to name the actor: (path, text)."""
+    for file in tree.under("src", "include", endings=(".c", ".h", ".S")):
+        yield file.path, file.text  # identifiers too
+    for file in tree.under("examples", "bench", endings=(".c", ".h")):
+        yield file.path, file.comments
+        yield file.path, only(STRING, file.code)
+    for file in tree.under("tests", endings=(".c", ".h")):
+        yield file.path, only(TEST_NAME, file.code)
+    documents = [tree.file(path) for path in DOCUMENTS if path in tree.paths]
+    documents += tree.under("docs", "bench", "examples", endings=(".md",))
+    for file in documents:
+        quoted = re.compile(r"^\s*```.*?^\s*```|`[^`\n]*`", re.M | re.S)
+        yield file.path, quoted.sub(lambda match: blank(match.group(), True), file.text)
+    for path in sorted(tree.paths):
+        if path.startswith("docs/"):
+            yield path, posixpath.basename(path)
+
+
+def check_actors(tree):
+    for path, text in worded(tree):
+        for match in HIDDEN_ACTOR.finditer(text):
+            words = re.sub(r"[\s*_-]+", " ", match.group())
+            yield Finding(path, line_of(text, match.start()),
+                          f'"{words}": name the actor (docs/glossary.md)')
+
+
+# ---- edges -------------------------------------------------------------------------------------
+
+# An edge is declared in the table of its layer's header and named on both sides.
+# Rows may be in groups: an empty line goes on with the table if a row follows.
+EDGE_TABLE = re.compile(r"^ \*[ ]+edge[ ]+from\b.*\n"
+                        r"((?:^ \*(?:[ ]{2,}.*|(?=\n \*[ ]{2,}[a-z]+\.[A-Z]\d))\n)*)", re.M)
+EDGE_ROW = re.compile(r"^ \*[ ]{2,}([a-z]+\.[A-Z]\d+)[ ]", re.M)
+EDGE_USES_MIN = 2
+
+
+def edge_tables(tree, findings):
+    """The declared edges with their places; other findings are appended."""
+    declared = {}
+    for file in tree.under("src", endings=(".c", ".h")):
+        for table in EDGE_TABLE.finditer(file.comments):
+            for row in EDGE_ROW.finditer(table.group(1)):
+                label, line = row.group(1), line_of(file.comments, table.start(1) + row.start())
+                if label in declared:
+                    findings.append(Finding(file.path, line, f"edge {label} is declared already at "
+                                            f"{declared[label][0]}:{declared[label][1]}"))
+                elif label.split(".")[0] != layer_of(file.path):
+                    findings.append(Finding(file.path, line, f"edge {label} belongs to the header "
+                                            f"of layer {label.split('.')[0]}"))
+                declared.setdefault(label, (file.path, line))
+    return declared
+
+
+def check_edges(tree):
+    findings = []
+    declared = edge_tables(tree, findings)
+    uses = dict.fromkeys(declared, 0)
+    layers = "|".join(tree.layers()) or "-"
+    label = re.compile(rf"(?<![\w.])(?:{layers})\.[A-Z]\d+(?![\w.])")
+    several = re.compile(rf"\((?:{label.pattern})(?:,\s+(?:\*\s+)?{label.pattern})*\)")
+    for file in tree.under("src", endings=(".c", ".h", ".S")):
+        text = EDGE_TABLE.sub(lambda match: blank(match.group(), True), file.comments)
+        written = only(several, text)
+        for match in label.finditer(text):
+            name, line = match.group(), line_of(text, match.start())
+            if not written.startswith(name, match.start()):
+                findings.append(Finding(file.path, line, f"write the edge as ({name})"))
+            elif name not in declared:
+                findings.append(Finding(file.path, line, f"edge {name} is declared in no table"))
+            else:
+                uses[name] += 1
+    for name, count in uses.items():
+        if count < EDGE_USES_MIN:
+            findings.append(Finding(*declared[name], f"edge {name} is named {count} times in code; "
+                                    "both of its sides have to name it"))
+    yield from findings
+
+
+# ---- names of static functions -----------------------------------------------------------------
+
+
+def check_statics(tree):
+    """A backtrace, a profile and a search show the bare name: it has to be the only one."""
+    places = {}
+    for file in tree.under("src", endings=(".c", ".h")):
+        for line, signature, _ in functions(file):
+            name = function_name(signature)
+            if not name or not re.match(r"(?:\w+ )*?static\b", signature):
+                continue
+            first = places.setdefault(name, (file.path, line))
+            if first[0] != file.path:  # twice in one file: under #if and #else
+                yield Finding(file.path, line, f"static {name} is also in {first[0]}:{first[1]}")
 
 
 MARK = re.compile(r"(?<!#define )\bWF_REACHED\(\s*([^)\n]*?)\s*\)")
@@ -301,7 +417,7 @@ def check_marks(tree):
             if not re.fullmatch(rf'"(?:{layer_of(file.path)}|{stem})(?:\.[a-z0-9_]+)+"', name):
                 yield Finding(file.path, line, f'mark {name} must be of the form "{stem}.what"')
             if name in places:
-                yield Finding(file.path, line, f"mark {name} stands already at {places[name]}")
+                yield Finding(file.path, line, f"mark {name} is already in use at {places[name]}")
             places.setdefault(name, f"{file.path}:{line}")
 
 
@@ -312,42 +428,97 @@ def check_lists(tree):
     listed = set()
     for file in tree.build_files():
         for match in re.finditer(r"\bGLOB(?:_RECURSE)?\b", file.code):
-            yield Finding(file.path, line_of(file.code, match.start()), "name the files: no GLOB")
+            yield Finding(file.path, line_of(file.code, match.start()), "list the files: no GLOB")
         for word in re.split(r"[\s()\";]+", file.code):
             word = re.sub(r"^\$\{(?:CMAKE|PROJECT)_(?:CURRENT_)?SOURCE_DIR\}/", "", word)
             listed.update((word, posixpath.join(file.folder, word)))
     for file in tree.under("src", "tests", "bench", "examples", endings=(".c", ".S")):
         if file.path not in listed:
-            yield Finding(file.path, 1, "named in no list: it is not built")
+            yield Finding(file.path, 1, "in no source list, so it is not built")
 
 
 # ---- names and paths in prose ------------------------------------------------------------------
 
-# What begins with a folder of ours or ends like a source file is a path, but for placeholders
-# (`src/<layer>/`), system headers (`<stdio.h>`) and absolute paths.
+# A path begins with a top-level folder or ends like a source file.  Placeholders (`src/<layer>/`),
+# system headers (`<stdio.h>`) and absolute paths are not checked.
 PATH = re.compile(
     r"(?<![\w/.<>${}~*-])(?:\./)?"
     rf"((?:{'|'.join(map(re.escape, TOP_FOLDERS))})/[\w./*-]*"
     r"|(?:[\w.*-]+/)*[\w.*-]+\.(?:c|h|S|py|sh|md|cmake|def))"
     r"(?![\w/<>{}])")
-# A name, or the beginning of some (`wf_ring_*`); not a placeholder (`wf_<noun>_<verb>`).
+# A name, or a prefix (`wf_ring_*`); not a placeholder (`wf_<noun>_<verb>`).
 NAME = re.compile(r"\b((?:weft|wf|WF|WEFT)_\w*)(\*?)(?![\w<{])")
 
 
 def is_there(tree, token, folder):
-    """Does the path exist, seen from the root, src, include, tests or the folder it stands in?"""
+    """Whether the path exists relative to the root, src, include, tests or the file's folder."""
     if "/" not in token:
         return token in tree.folders or any(fnmatch.fnmatchcase(n, token) for n in tree.names)
     roots = ("", "src", "include", "tests", folder)
     wanted = [posixpath.normpath(posixpath.join(root, token)) for root in roots]
-    everything = tree.paths | tree.folders
+    known = tree.paths | tree.folders
     if "*" in token:
-        return any(fnmatch.fnmatchcase(path, want) for want in wanted for path in everything)
-    return any(want in everything for want in wanted)
+        return any(fnmatch.fnmatchcase(path, want) for want in wanted for path in known)
+    return any(want in known for want in wanted)
+
+
+def files_called(tree, token, folder):
+    """The files that a path in prose may mean; none for folders and patterns."""
+    if "/" not in token:
+        near = posixpath.join(folder, token)
+        return [near] if near in tree.paths else [path for path in sorted(tree.paths)
+                                                  if posixpath.basename(path) == token]
+    roots = ("", "src", "include", "tests", folder)
+    wanted = [posixpath.normpath(posixpath.join(root, token)) for root in roots]
+    return [path for path in wanted if path in tree.paths]
+
+
+# "`name` in `path`", "`name` (`path`)" and "`path` (`name`)": the file has to contain the name.
+FILE_TOKEN = r"[\w./-]*\w\.(?:c|h|S|py|sh|cmake)"
+SYMBOL = r"(?:(?:struct|enum|union) )?(?P<name>[A-Za-z_]\w*)(?:\(\))?"
+DOCUMENT_PLACES = (
+    re.compile(rf"`{SYMBOL}` (?:in |\(|\(in )`(?P<path>{FILE_TOKEN})`"),
+    re.compile(rf"`(?P<path>{FILE_TOKEN})` \(`{SYMBOL}`\)"),
+)
+# In a comment nothing is quoted, so only names with a `_` are taken for names.
+COMMENT_PLACES = (
+    re.compile(rf"\b(?P<name>\w*[a-z0-9]_\w+)(?:\(\))? (?:in |\(|\(in )(?P<path>{FILE_TOKEN})\b"),
+)
+
+
+def has_word(tree, path, word):
+    file = tree.file(path)
+    return re.search(rf"\b{re.escape(word)}\b", file.code if file.is_c else file.text) is not None
+
+
+def misplaced_in(tree, line, folder, places):
+    """Names that a line of prose puts into a file that does not contain them."""
+    for match in (match for place in places for match in place.finditer(line)):
+        name, path = match.group("name"), match.group("path")
+        files = files_called(tree, path, folder)
+        if files and not any(has_word(tree, file, name) for file in files):
+            yield f"{path} does not contain {name}"
+
+
+def misplaced_in_tables(tree, file):
+    """Tables with the columns `function` and `file`: each name occurs in one of the row's files."""
+    columns = None
+    for number, line in enumerate(file.lines, 1):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            columns = None
+        elif {"function", "file"} <= set(cells):
+            columns = cells.index("function"), cells.index("file")
+        elif columns and len(cells) > max(columns):
+            paths = [path for token in re.findall(rf"`({FILE_TOKEN})`", cells[columns[1]])
+                     for path in files_called(tree, token, file.folder)]
+            for name in re.findall(rf"`{SYMBOL}`", cells[columns[0]]):
+                if paths and not any(has_word(tree, path, name) for path in paths):
+                    yield Finding(file.path, number, f"no file of this row contains {name}")
 
 
 def known_names(tree):
-    """Every name of ours in code: what is used there is defined there, or it would not build."""
+    """Every weft and wf name in the code.  Code that uses an undefined name does not build."""
     files = list(tree.under("src", "include", "tests", "bench", "examples",
                             endings=(".c", ".h", ".S", ".sh")))
     files += tree.build_files()
@@ -356,7 +527,7 @@ def known_names(tree):
 
 
 def missing_in(tree, names, text, folder):
-    """What a line of prose names and the tree does not have."""
+    """The paths and names in a line of prose that the tree does not contain."""
     text = re.sub(r"\w+://\S+", "", text)
     for path in PATH.findall(text):
         path = path.rstrip("./")
@@ -369,10 +540,10 @@ def missing_in(tree, names, text, folder):
 
 
 def prose_lines(file):
-    """The lines of a document that speak of the tree, and whether each is a command or code.
+    """The lines of a document to check, and whether each is a command or code.
 
-    Output of a command is left out: a fence marked `text`, and in one with `$ ` prompts all other
-    lines."""
+    Skips the output of commands: a fenced block marked `text`, and in a block with `$ ` prompts all
+    lines without a prompt."""
     fence, has_prompt = None, False
     for number, line in enumerate(file.lines, 1):
         match = re.match(r"\s*```(\w*)", line)
@@ -397,14 +568,14 @@ def make_targets(line, is_code):
                 yield word
 
 
-def judged(file, number, line, missing):
-    """Findings of one line, with respect for the words that announce the future."""
+def line_findings(file, number, line, missing):
+    """The findings of one line, which may contain the words `tidy: future`."""
     missing = list(dict.fromkeys(missing))
-    if "tidy: future" not in re.sub(r"`[^`]*`", "", line):  # quoted, the words are only talked of
+    if "tidy: future" not in re.sub(r"`[^`]*`", "", line):  # quoted words do not count
         return [Finding(file.path, number, what) for what in missing]
     if missing:
         return []
-    return [Finding(file.path, number, "nothing here is to come any more: drop `tidy: future`")]
+    return [Finding(file.path, number, "everything on this line exists: remove `tidy: future`")]
 
 
 def check_documents(tree):
@@ -418,24 +589,30 @@ def check_documents(tree):
             missing = list(missing_in(tree, names, line, file.folder))
             missing += [f"there is no target `make {word}`"
                         for word in make_targets(line, is_code) if word not in targets]
-            yield from judged(file, number, line, missing)
+            if not is_code:
+                missing += misplaced_in(tree, line, file.folder, DOCUMENT_PLACES)
+            yield from line_findings(file, number, line, missing)
+        yield from misplaced_in_tables(tree, file)
 
 
 def check_comments(tree):
-    """Comments name files and functions too, and these move."""
+    """Checks the names and paths in comments as in documents."""
     names = known_names(tree)
     files = list(tree.under(*SOURCE_FOLDERS, endings=(".c", ".h", ".S", ".sh", "LAYERS")))
     files += tree.build_files()
     files += [tree.file(path) for path in ("Makefile",) if path in tree.paths]
     for file in files:
         for number, line in enumerate(file.comments.splitlines(), 1):
-            yield from judged(file, number, line, missing_in(tree, names, line, file.folder))
+            if re.search(r"[./_]", line):  # no path and no name without one of these
+                missing = list(missing_in(tree, names, line, file.folder))
+                missing += misplaced_in(tree, line, file.folder, COMMENT_PLACES)
+                yield from line_findings(file, number, line, missing)
 
 
 RULES = (
     check_layer_list, check_private_headers, check_includes, check_guards, check_licence,
-    check_sizes, check_memory_orders, check_sc_accesses, check_words, check_marks, check_lists,
-    check_documents, check_comments,
+    check_sizes, check_memory_orders, check_sc_accesses, check_words, check_actors, check_edges,
+    check_statics, check_marks, check_lists, check_documents, check_comments,
 )
 
 

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Builds the peers whose toolchain is there, each into OUT/NAME, and says which were left out; those
-# that are only servers of HTTP, for bench/http.py, into OUT/http/NAME.
-#   bench/peers/build.sh [OUT]    OUT: build/peers unless given
-# A peer that cannot be built is never an error: nothing else of the project needs it.
+# Builds the peers whose toolchain is installed into OUT/NAME, and prints a line for each peer that
+# it skips.  HTTP servers, which only bench/http.py uses, go into OUT/http/NAME.
+#   bench/peers/build.sh [OUT]    OUT: default build/peers
+# A peer that does not build is not an error: nothing else in the project needs it.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here/../../build/peers}
@@ -19,7 +19,7 @@ skip() { # NAME REASON
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# attempt NAME REASON COMMAND...: runs it quietly; what it said stays in work/NAME.log.
+# attempt NAME REASON COMMAND...: runs the command with its output in work/NAME.log.
 attempt() {
     name=$1
     reason=$2
@@ -35,7 +35,7 @@ build_go() {
     cd "$here/go" && GOFLAGS=-mod=mod go build -o "$out/go" .
 }
 
-# The stored crates first: a machine without a network builds what it has seen before.
+# Tries the cached crates first: a machine without network builds with the crates that it has.
 build_rust() { # NAME
     cd "$here/rust" &&
         { cargo build --release --offline --bin "$1" --target-dir "$work/rust" ||
@@ -54,7 +54,7 @@ build_http_hyper() {
         cp "$work/hyper/release/weft-peer-hyper" "$out/http/hyper"
 }
 
-# Peers in C and C++ answer the harness with its own code.
+# Peers in C and C++ link measure.c of the benchmark harness.
 build_measure() {
     cc -std=c11 -O2 -D_GNU_SOURCE -I"$here/.." -c "$here/../measure.c" -o "$work/measure.o"
 }

@@ -2,10 +2,10 @@
 /*
  * weft/blocking.h - calls that block their thread, without keeping a worker.
  *
- * A function that waits in the kernel, or in a library that knows nothing of tasks, keeps the
- * thread it runs on.  Here it gets one of its own: threads are started when they are needed, up to
- * `blocking_max` of the runtime's options; one that had nothing to do for `blocking_idle_ns` ends.
- * Jobs beyond that wait, and begin in the order in which they came.
+ * A function that waits in the kernel, or in a library that does not know tasks, keeps the thread
+ * it runs on.  weft_blocking runs it on a thread of the blocking pool.  Such threads are started on
+ * demand, up to `blocking_max` of the runtime's options; a thread that was idle for
+ * `blocking_idle_ns` ends.  Further jobs wait and begin in the order of submission.
  */
 #ifndef WEFT_BLOCKING_H
 #define WEFT_BLOCKING_H
@@ -16,34 +16,35 @@
 WEFT_BEGIN
 
 /*
- * Calls fn(arg) on a thread of its own and waits for it; the worker goes on with other tasks.  In
- * fn there is no task: it is a foreign thread, and calls of Weft that wait block it.  A thread that
- * is no worker calls fn itself.
+ * Calls fn(arg) on a thread of the pool and waits for its result; the worker runs other tasks
+ * meanwhile.  fn is not a task: it runs on a non-worker thread, and calls of Weft that wait block
+ * that thread.  Called on a non-worker thread, weft_blocking calls fn directly.
  *
- * The result of fn, or
+ * Returns the result of fn, or
  * -EINVAL      no function
- * -ECANCELED   the task was asked to end, before fn had begun: it never will
- * -ETIMEDOUT   the same, the task's deadline has passed
- * -EAGAIN      there is no thread, and the system gives none
+ * -ECANCELED   the task was cancelled before fn began; fn is never called
+ * -ETIMEDOUT   the task's deadline passed before fn began; fn is never called
+ * -EAGAIN      there is no thread, and the system starts none
  * -ENOMEM      there is no thread, and no memory for one
  *
- * A function that runs cannot be stopped: a task that is cancelled meanwhile waits for its end and
- * gets its result, and so does who closes the runtime.  It is the next wait that is cancelled.
+ * A running function cannot be stopped: a task that is cancelled meanwhile waits for its end and
+ * returns its result, and so does a thread that closes the runtime.  The task's next wait returns
+ * -ECANCELED.
  */
 WEFT_API intptr_t weft_blocking(weft_fn fn, void *arg);
 
 /*
- * weft_blocking for poll tasks, and for those who wait for several things at once: its result is
- * what the call gives.  fn begins with the first poll, or when there is a thread for it.
+ * weft_blocking as a future, for poll tasks and for waiting for several things at once.  Its result
+ * is that of the call.  fn begins at the first poll, or as soon as there is a thread for it.  The
+ * result may also be -ENOMEM because the future itself needs some memory.
  *
- * A future that is dropped does not wait: if fn has not begun it never will, and if it runs it goes
- * on without anybody who looks at its result.  So `arg` belongs to the future until that is ready;
- * of one that is dropped before, release(arg) is called once, when fn does not use it any more: at
- * once, or on the thread of fn; it must not wait.  NULL: nobody has to be told.  There is one more
- * reason for -ENOMEM: the future needs some memory.
+ * Dropping the future does not wait.  If fn has not begun, it never will; if fn is running, it
+ * continues and its result is discarded.  So `arg` belongs to the future until the future is ready.
+ * If the future is dropped before, release(arg) is called once, when fn no longer uses arg: at
+ * once, or on the thread of fn.  release must not wait and may be NULL.
  *
- * So a green thread can leave a call that runs, when it is cancelled or out of time, by a race with
- * a sleep that never ends:
+ * With it a green thread can abandon a running call when it is cancelled or its deadline passes, by
+ * a race with a sleep that never ends:
  *
  *     weft_wait_future call;
  *     weft_sleep_future sleep;
@@ -52,18 +53,19 @@ WEFT_API intptr_t weft_blocking(weft_fn fn, void *arg);
  *     weft_blocking_future(&call, fn, arg, release);
  *     weft_sleep_future_init(&sleep, WEFT_NEVER);
  *     weft_join_future_init(&race, WEFT_JOIN_RACE, branches, 2);
- *     intptr_t rc = weft_await_future(&race.future);       < 0: it was left
+ *     intptr_t rc = weft_await_future(&race.future);       < 0: the call was abandoned
  *     rc = rc < 0 ? rc : branches[rc].result;
  */
 WEFT_API void weft_blocking_future(weft_wait_future *future, weft_fn fn, void *arg,
                                    void (*release)(void *arg));
 
 /*
- * Around a call that may block, in a task: the task keeps its thread, and another worker stands in
- * for its own meanwhile.  Cheaper than weft_blocking where the call mostly does not block, and for
- * what has to be done on this thread.  In between no function of Weft may be called but these two,
- * which nest: the worker counts as standing still, also for who stops the world.  Outside of a task
- * they do nothing.
+ * A task encloses a call that may block by these two.  The task keeps its thread, and another
+ * worker runs the other tasks of its worker meanwhile.  Cheaper than weft_blocking if the call
+ * rarely blocks, and the only way if the call must be made on this thread.  Calls nest.  Between
+ * the two no other function of Weft may be called: the worker counts as standing still, also for
+ * weft_stop_the_world.  weft_block_end may wait until the world is started again.  Outside a task
+ * both do nothing.
  */
 WEFT_API void weft_block_begin(void);
 WEFT_API void weft_block_end(void);

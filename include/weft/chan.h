@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/chan.h - channels: tasks and threads that hand items to each other, and wait for the first
- * of several things.
+ * weft/chan.h - channels, and select over channels, tasks, times and external events.
  *
  *     weft_chan *chan;
  *     weft_chan_open(&chan, sizeof(int), 16);
  *     weft_send(chan, &number);              in one task
  *     while (weft_recv(chan, &number) == 0)  in another
  *
- * Handles:  counted, but for a oneshot, which lies where the program puts it.  A call needs a
- *           handle of its caller's for as long as it takes.
- * Items:    bytes, which are copied.  Who receives a pointer has what it points to.
- * Order:    items come out in the order in which they went in.  Of those who wait, who came first
- *           is served first.
- * Waiting:  a call that waits gives -ECANCELED once the task was cancelled, and -ETIMEDOUT once its
- *           deadline has passed (weft_deadline, weft_in: there is no other form with a time limit);
- *           then nothing was sent or received.  A call that need not wait succeeds in any case, so
- *           who empties a channel that is never empty looks for itself:
+ * Handles:  counted references, except for a oneshot, which is a struct of the program.  The caller
+ *           must hold a handle for the duration of a call.
+ * Items:    bytes, which are copied.  If an item is a pointer, the receiver takes over what it
+ *           points to.
+ * Order:    items come out in the order in which they went in.  Waiters are served first come,
+ *           first served.
+ * Waiting:  a call that waits returns -ECANCELED once the task was cancelled and -ETIMEDOUT once
+ *           its deadline has passed (weft_deadline, weft_in: no call has a timeout parameter); then
+ *           nothing was sent or received.  A call that need not wait succeeds even then, so a task
+ *           that drains a channel that is never empty should check for cancellation:
  *           while (weft_check() == 0 && weft_recv(jobs, &job) == 0).
- *           Called from a thread that is no worker it blocks that thread, which has no deadline.
- * Close:    wakes everybody.  Nothing more can be sent; what was sent before can be received.
+ * Threads:  all calls may be made from any task or thread.  A call that waits blocks a non-worker
+ *           thread, which has no deadline.  Calls named try never wait, and need no runtime.
+ * Close:    wakes all waiters.  Nothing more can be sent; what was sent before can be received.
  */
 #ifndef WEFT_CHAN_H
 #define WEFT_CHAN_H
@@ -28,227 +29,247 @@
 
 WEFT_BEGIN
 
-/* Bytes of an item at the most: hand over a pointer to what is larger. */
+/* The maximum size of an item in bytes: send a pointer to anything larger. */
 #define WEFT_ITEM_SIZE_MAX ((size_t)65536)
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-/* Any number of senders and receivers. */
+/* A queue with any number of senders and receivers. */
 typedef struct weft_chan weft_chan;
 
-/* A capacity: senders never wait. */
+/* A capacity without a bound: senders never wait. */
 #define WEFT_UNBOUNDED SIZE_MAX
 
-/* Items that a channel with a bound can hold at the most. */
+/* The maximum capacity of a bounded channel. */
 #define WEFT_CAPACITY_MAX ((size_t)1 << 30)
 
 /*
- * A channel with room for `capacity` items.  With 0 there is no room: each send waits for the
- * receive that takes its item, and the two meet.
+ * Creates a channel for `capacity` items.  A channel of capacity 0 has no buffer: each send waits
+ * for the receive that takes its item (rendezvous).
  *
- * 0         *out is a handle
- * -EINVAL   no `out`, an item size of 0 or above WEFT_ITEM_SIZE_MAX, or a capacity above
- *           WEFT_CAPACITY_MAX that is not WEFT_UNBOUNDED
+ * 0         *out is a handle, which the caller gives back by weft_chan_drop
+ * -EINVAL   `out` is NULL, the item size is 0 or above WEFT_ITEM_SIZE_MAX, or the capacity is above
+ *           WEFT_CAPACITY_MAX and not WEFT_UNBOUNDED
  * -ENOMEM
  */
 WEFT_API int weft_chan_open(weft_chan **out, size_t item_size, size_t capacity);
 
 /*
- * Sends the item; waits while there is no room.
+ * Sends a copy of *item; waits while the channel is full.
  *
- * 0            it was handed to a receiver, or there is room for it
- * -EPIPE       the channel is closed, or was closed meanwhile
+ * 0            the item was handed to a receiver or put into the buffer
+ * -EPIPE       the channel is closed, or was closed while the caller waited
  * -EINVAL      NULL
  * -ENOMEM      an unbounded channel could not grow
- * -ECANCELED, -ETIMEDOUT
+ * -ECANCELED, -ETIMEDOUT   the item was not sent
  */
 WEFT_API int weft_send(weft_chan *chan, const void *item);
 
 /*
  * Receives the oldest item; waits while there is none.
  *
- * 0            *item is it
+ * 0            *item is the item
  * -EPIPE       the channel is closed and empty
  * -EINVAL      NULL
- * -ECANCELED, -ETIMEDOUT
+ * -ECANCELED, -ETIMEDOUT   no item was received
  */
 WEFT_API int weft_recv(weft_chan *chan, void *item);
 
-/* The same without waiting: -EAGAIN where they would.  They need no runtime at all. */
+/* Send or receive without waiting: -EAGAIN where weft_send or weft_recv would wait; other errors as
+ * there. */
 WEFT_API int weft_try_send(weft_chan *chan, const void *item);
 WEFT_API int weft_try_recv(weft_chan *chan, void *item);
 
-/* Wakes all who wait, with -EPIPE.  0; -EPIPE: it was closed before; -EINVAL: NULL. */
+/* Closes the channel and wakes all waiters with -EPIPE.  Never waits.  Returns 0; -EPIPE: it was
+ * closed before; -EINVAL: NULL. */
 WEFT_API int weft_chan_close(weft_chan *chan);
 
-/* One more handle of the same channel; the argument. */
+/* Adds a handle of the same channel.  Returns its argument, which must not be NULL. */
 WEFT_API weft_chan *weft_chan_ref(weft_chan *chan);
 
-/* Takes a handle back; the last one ends the channel and the items in it.  NULL is allowed.  It
- * does not close: who waits has a handle, so nobody can wait for ever unseen. */
+/* Gives a handle back; the last one frees the channel and the items in it.  NULL is allowed.  It
+ * does not close the channel: every waiter holds a handle, so the last drop finds no waiter. */
 WEFT_API void weft_chan_drop(weft_chan *chan);
 
-/* Items in it at the moment, and how many it can hold; 0 for NULL. */
+/* Return the number of items in the channel at this moment, and its capacity; 0 for NULL. */
 WEFT_API size_t weft_chan_length(const weft_chan *chan);
 WEFT_API size_t weft_chan_capacity(const weft_chan *chan);
-/* True for NULL. */
+/* Returns whether the channel is closed; true for NULL. */
 WEFT_API bool weft_chan_is_closed(const weft_chan *chan);
 
-/* ---- one value, once ------------------------------------------------------------------------- */
+/* ---- oneshot: one value, once ---------------------------------------------------------------- */
 
 /*
- * One who sends and one who receives.  All zeros is an empty one; it needs no end, and may be gone
- * as soon as the value was received: nobody touches it after that.  To be used again it is made all
- * zeros again.
+ * One sender passes one value to one receiver.  All zeros is an empty oneshot.  It needs no
+ * clean-up and may be freed as soon as the value was received: no call touches it after that.  To
+ * reuse it, set it to all zeros again.
  */
 typedef struct weft_oneshot {
     uintptr_t opaque[3];
 } weft_oneshot;
 
-/* Never waits.  0; -EPIPE: it is closed; -EALREADY: a value was sent before; -EINVAL: NULL. */
+/* Sends the value; never waits.  Returns 0; -EPIPE: the oneshot is closed; -EALREADY: a value was
+ * sent before; -EINVAL: NULL. */
 WEFT_API int weft_oneshot_send(weft_oneshot *oneshot, void *value);
 
 /*
  * Waits for the value.
  *
- * 0            *value is it (`value` may be NULL)
- * -EPIPE       it was closed, and nothing was sent before
- * -EALREADY    it was received before
- * -EBUSY       another one waits for it
+ * 0            *value is the value (`value` may be NULL)
+ * -EPIPE       the oneshot was closed before a value was sent
+ * -EALREADY    the value was received before
+ * -EBUSY       another receiver waits for it
  * -EINVAL      NULL
  * -ECANCELED, -ETIMEDOUT
  */
 WEFT_API int weft_oneshot_recv(weft_oneshot *oneshot, void **value);
-/* The same without waiting: -EAGAIN. */
+/* Receives the value without waiting: -EAGAIN if there is none; other errors as
+ * weft_oneshot_recv. */
 WEFT_API int weft_oneshot_try_recv(weft_oneshot *oneshot, void **value);
 
-/* By either side: nothing will be sent.  0, also when a value is there, which can be received;
- * -EPIPE: it was closed before; -EINVAL: NULL. */
+/* Declares that no value will be sent; the sender or the receiver may call it.  Never waits.
+ * Returns 0, also if a value was sent, which can still be received; -EPIPE: it was closed before;
+ * -EINVAL: NULL. */
 WEFT_API int weft_oneshot_close(weft_oneshot *oneshot);
 
-/* ---- to everybody ---------------------------------------------------------------------------- */
+/* ---- broadcast: every item to every subscriber ----------------------------------------------- */
 
-/* Every subscriber receives every item, if it is not too slow: the last `capacity` items are kept,
- * and nobody waits for those who lag behind. */
+/* Keeps the last `capacity` items.  Every subscriber receives every item, unless it lags by more
+ * than that: senders do not wait for slow subscribers. */
 typedef struct weft_broadcast weft_broadcast;
 
-/* One who receives.  Belongs to one task or thread at a time. */
+/* The position of one receiver.  Belongs to one task or thread at a time. */
 typedef struct weft_subscription {
     weft_broadcast *broadcast; /* NULL: none */
     uint64_t next;             /* the number of the item it receives next */
-    uint64_t lost;             /* how many it has missed in all */
+    uint64_t lost;             /* items it has missed in total */
 } weft_subscription;
 
-/* -EINVAL: no `out`, an item size or a capacity of 0 or too large (see weft_chan_open); -ENOMEM. */
+/* Creates a broadcast channel; *out is a handle.  -EINVAL: `out` is NULL, or an item size or
+ * capacity that is 0 or too large (see weft_chan_open); -ENOMEM. */
 WEFT_API int weft_broadcast_open(weft_broadcast **out, size_t item_size, size_t capacity);
 
-/* Never waits.  0; -EPIPE: it is closed; -EINVAL: NULL. */
+/* Sends a copy of *item to all subscribers; never waits.  Returns 0; -EPIPE: it is closed; -EINVAL:
+ * NULL. */
 WEFT_API int weft_broadcast_send(weft_broadcast *broadcast, const void *item);
 
-/* From the next item on; has a handle of its own, until weft_unsubscribe.  -EINVAL: NULL. */
+/* Subscribes, beginning with the next item.  The subscription holds a handle of its own until
+ * weft_unsubscribe.  -EINVAL: NULL. */
 WEFT_API int weft_subscribe(weft_subscription *out, weft_broadcast *broadcast);
-/* A subscription that is over, or all zeros, is left as it is; NULL is allowed. */
+/* Ends a subscription and gives its handle back.  A subscription that has ended, one of all zeros,
+ * and NULL are allowed. */
 WEFT_API void weft_unsubscribe(weft_subscription *subscription);
 
 /*
- * The next item.
+ * Waits for the next item.
  *
- * >= 0         *item is it; so many before it were missed
- * -EPIPE       it is closed, and there are no more
- * -EINVAL      NULL, or a subscription that is over
+ * >= 0         *item is the item; the result is the number of items missed before it
+ * -EPIPE       the broadcast is closed, and no items are left
+ * -EINVAL      NULL, or a subscription that has ended
  * -ECANCELED, -ETIMEDOUT
  */
 WEFT_API int64_t weft_broadcast_recv(weft_subscription *subscription, void *item);
-/* The same without waiting: -EAGAIN. */
+/* Receives the next item without waiting: -EAGAIN if there is none; other results as
+ * weft_broadcast_recv. */
 WEFT_API int64_t weft_broadcast_try_recv(weft_subscription *subscription, void *item);
 
-/* Items that are kept for it, and how many are kept at the most; 0 for NULL. */
+/* Return the number of items kept for this subscription, and the capacity; 0 for NULL. */
 WEFT_API size_t weft_broadcast_length(const weft_subscription *subscription);
 WEFT_API size_t weft_broadcast_capacity(const weft_broadcast *broadcast);
 
-/* As those of channels. */
+/* Closes the broadcast and wakes all subscribers.  Never waits.  Returns 0; -EPIPE: it was closed
+ * before; -EINVAL: NULL. */
 WEFT_API int weft_broadcast_close(weft_broadcast *broadcast);
+/* Adds a handle.  Returns its argument, which must not be NULL. */
 WEFT_API weft_broadcast *weft_broadcast_ref(weft_broadcast *broadcast);
+/* Gives a handle back; the last one frees the broadcast and its items.  NULL is allowed. */
 WEFT_API void weft_broadcast_drop(weft_broadcast *broadcast);
 
-/* ---- the newest value ------------------------------------------------------------------------ */
+/* ---- watch: the newest value ----------------------------------------------------------------- */
 
-/* A value that is replaced now and then, and looked at.  Its versions are numbered from 1; who is
- * late sees the newest, and that others have been missed. */
+/* A value that is replaced from time to time.  Its versions are numbered from 1.  A late reader
+ * gets the newest version; the version number shows how many it has missed. */
 typedef struct weft_watch weft_watch;
 
-/* `value` is the first version.  -EINVAL: NULL, a size of 0 or above WEFT_ITEM_SIZE_MAX; -ENOMEM.
- */
+/* Creates a watch; *out is a handle, and `value` the first version.  -EINVAL: NULL, or a size of 0
+ * or above WEFT_ITEM_SIZE_MAX; -ENOMEM. */
 WEFT_API int weft_watch_open(weft_watch **out, size_t size, const void *value);
 
-/* Replaces the value.  0; -EPIPE: it is closed; -EINVAL: NULL; -ENOMEM: only while it is borrowed,
- * and nothing has changed. */
+/* Replaces the value; never waits.  Returns 0; -EPIPE: it is closed; -EINVAL: NULL; -ENOMEM: only
+ * while the value is borrowed, and nothing has changed. */
 WEFT_API int weft_watch_set(weft_watch *watch, const void *value);
 
 /*
- * Replaces the value by what `fn` makes of a copy of it; if somebody else was faster, of a copy of
- * that: so fn may be called several times, may wait, and must change nothing but the copy.
+ * Replaces the value by what fn makes of a copy of it.  If another caller replaces the value
+ * meanwhile, fn is called again with a copy of the new one.  So fn may be called several times, may
+ * wait, and must change nothing except the copy.
  *
- * 1         fn gave true: the copy is the new value
- * 0         fn gave false: nothing has changed
- * -EPIPE    it is closed
+ * 1         fn returned true: the copy is the new value
+ * 0         fn returned false: nothing has changed
+ * -EPIPE    the watch is closed
  * -EINVAL   NULL
  * -ENOMEM
  */
 WEFT_API int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *arg), void *arg);
 
-/* A copy of the value; *version, if not NULL, is its number.  0; -EINVAL: NULL. */
+/* Copies the value to *value and, if `version` is not NULL, its number to *version.  Never waits.
+ * -EINVAL: NULL. */
 WEFT_API int weft_watch_get(weft_watch *watch, void *value, uint64_t *version);
 
-/* The value itself, which does not change until it is given back: others set a new one meanwhile.
- * NULL for NULL. */
+/* Returns the value itself, which stays unchanged until the caller gives it back by
+ * weft_watch_return: setters replace it by a new one meanwhile.  If `version` is not NULL, it
+ * receives the number.  NULL for NULL.  Neither call waits. */
 WEFT_API const void *weft_watch_borrow(weft_watch *watch, uint64_t *version);
 WEFT_API void weft_watch_return(weft_watch *watch, const void *value);
 
 /*
- * Waits until there is another version than *version, and puts its number there.
+ * Waits until the version differs from *version, and stores its number there.
  *
  *     uint64_t seen = 0;
  *     while (weft_watch_wait(watch, &seen) == 0) {
  *         weft_watch_get(watch, &settings, &seen);
  *     }
  *
- * 0            there is
- * -EPIPE       it is closed, and there is not
+ * 0            there is another version
+ * -EPIPE       the watch is closed, and there is none
  * -EINVAL      NULL
  * -ECANCELED, -ETIMEDOUT
  */
 WEFT_API int weft_watch_wait(weft_watch *watch, uint64_t *version);
 
-/* The newest version's number; 0 for NULL. */
+/* Returns the number of the newest version; 0 for NULL. */
 WEFT_API uint64_t weft_watch_version(const weft_watch *watch);
 
-/* As those of channels; the last value can still be looked at. */
+/* Closes the watch and wakes all waiters; the last value can still be read.  Never waits.  Returns
+ * 0; -EPIPE: it was closed before; -EINVAL: NULL. */
 WEFT_API int weft_watch_close(weft_watch *watch);
+/* Adds a handle.  Returns its argument, which must not be NULL. */
 WEFT_API weft_watch *weft_watch_ref(weft_watch *watch);
+/* Gives a handle back; the last one frees the watch.  NULL is allowed. */
 WEFT_API void weft_watch_drop(weft_watch *watch);
 
-/* ---- the first of several -------------------------------------------------------------------- */
+/* ---- select: the first of several ------------------------------------------------------------ */
 
 enum weft_case_kind {
-    WEFT_CASE_NONE,  /* never: a case that is switched off */
-    WEFT_CASE_SEND,  /* the item can be sent to the channel, or that is closed */
+    WEFT_CASE_NONE,  /* never ready: a case that is switched off */
+    WEFT_CASE_SEND,  /* the item can be sent to the channel, or the channel is closed */
     WEFT_CASE_RECV,  /* an item can be received, or the channel is closed and empty */
     WEFT_CASE_TASK,  /* the task has ended */
     WEFT_CASE_TIME,  /* the point in time has come */
-    WEFT_CASE_EVENT, /* something from outside: see weft_case_fd and weft_case_signal */
+    WEFT_CASE_EVENT, /* an external event: see weft_case_fd and weft_case_signal */
 };
 
-/* One thing to wait for.  Made by the functions below.  `result` and `value` of a case that did not
- * run say nothing. */
+/* One thing to wait for, made by the functions below.  `result` and `value` are set only in the
+ * case that ran. */
 typedef struct weft_case {
     enum weft_case_kind kind;
-    int result;      /* of the case that ran: 0, or -EPIPE; an event's has more */
+    int result;      /* of the case that ran: 0 or -EPIPE; an event has further errors */
     void *object;    /* the channel or the task */
-    void *item;      /* sent from here, or received to here */
+    void *item;      /* what to send, or where to store what is received */
     weft_time at;    /* the point in time */
-    intptr_t value;  /* of the case that ran: what the task gave, or what the event is */
-    void *unused[2]; /* zero, but for an event */
+    intptr_t value;  /* of the case that ran: the task's result, the poll events, or the signal
+                      * number */
+    void *unused[2]; /* zero, except in an event */
 } weft_case;
 
 static inline weft_case weft_case_send(weft_chan *chan, const void *item)
@@ -263,7 +284,7 @@ static inline weft_case weft_case_recv(weft_chan *chan, void *item)
     return it;
 }
 
-/* The handle stays the caller's. */
+/* The caller keeps the handle. */
 static inline weft_case weft_case_task(weft_task *task)
 {
     weft_case it = {WEFT_CASE_TASK, 0, task, 0, 0, 0, {0, 0}};
@@ -277,10 +298,11 @@ static inline weft_case weft_case_time(weft_time at)
 }
 
 /*
- * Waits for the first case that can run, and runs it: that one and no other.  If several can, each
- * has the same chance.  A channel or a task may be in several cases; a send and a receive on the
- * same channel never meet each other.  Up to 16 cases need no memory.  Descriptors and signals are
- * cases too: weft_case_fd (weft/io.h) and weft_case_signal (weft/signals.h).
+ * Waits until a case can run, and runs exactly one.  If several can, each is chosen with the same
+ * probability.  A channel or a task may appear in several cases; a send and a receive of one select
+ * on the same channel never meet each other.  Up to 16 cases need no memory.  Descriptors and
+ * signals are cases too: weft_case_fd (weft/io.h) and weft_case_signal (weft/signals.h).  With
+ * `try_only` != 0 it never waits.
  *
  *     weft_case cases[] = {
  *         weft_case_recv(answers, &answer),
@@ -288,14 +310,15 @@ static inline weft_case weft_case_time(weft_time at)
  *     };
  *     int ran = weft_select(cases, 2, 0);
  *
- * >= 0         the index of the case that ran; its `result` is 0, or -EPIPE: its channel is closed
- * -EAGAIN      none can run, and `try_only` is not 0
- * -EINVAL      no cases, none of them switched on (but with `try_only`), one without its channel,
- *              item or task, or of no known kind
- * -EDEADLK     the calling task is in one of them
- * -EPERM       a thread that is no worker would have to wait for an event; it may try
- * -ENOMEM      for more than 16 cases
- * -ECANCELED, -ETIMEDOUT: no case ran
+ * >= 0         the index of the case that ran; its `result` is 0, or -EPIPE if its channel is
+ *              closed
+ * -EAGAIN      no case can run, and `try_only` is not 0
+ * -EINVAL      no cases, no case switched on (allowed with `try_only`), a case without its channel,
+ *              item or task, or of an unknown kind
+ * -EDEADLK     the calling task is one of the cases
+ * -EPERM       a non-worker thread would have to wait for an event; it may use `try_only`
+ * -ENOMEM      only for more than 16 cases
+ * -ECANCELED, -ETIMEDOUT   no case ran
  */
 WEFT_API int weft_select(weft_case *cases, size_t count, int try_only);
 

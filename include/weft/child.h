@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/child.h - processes that this one starts, and waits for as for anything else.
+ * weft/child.h - child processes: start them, and wait for them without blocking a thread.
  *
  *     const char *const argv[] = {"sort", "-u", NULL};
  *     weft_child *child;
@@ -12,14 +12,13 @@
  *     rc = weft_child_wait(child, &end);
  *     rc = weft_child_close(child);
  *
- * Weft neither handles nor blocks SIGCHLD for this.  A program that waits for any child itself
- * (wait, waitpid(-1)), or ignores SIGCHLD, takes the end of these away: then it is -ECHILD.
- *
- * A plain fork() is allowed in a process with a runtime, in a task as well, if the child calls exec
- * or _exit soon: see weft_runtime_open in runtime.h.
- *
- * All calls are for any task or thread, also several at once, but for weft_child_close, which is
- * the last one.
+ * Signals: Weft neither handles nor blocks SIGCHLD.  If the program itself waits for any child
+ *          (wait, waitpid(-1)) or ignores SIGCHLD, the exit status of these children is lost, and
+ *          weft_child_wait returns -ECHILD.
+ * Fork:    a plain fork() is allowed in a process with a runtime, also in a task, if the child soon
+ *          calls exec or _exit: see weft_runtime_open in runtime.h.
+ * Threads: all calls may be made from any task or thread, also concurrently, except
+ *          weft_child_close, which must be the last call.
  */
 #ifndef WEFT_CHILD_H
 #define WEFT_CHILD_H
@@ -30,85 +29,87 @@ WEFT_BEGIN
 
 typedef struct weft_child weft_child;
 
-/* Where a standard stream of the child goes. */
+/* What a standard stream of the child is connected to. */
 enum weft_child_stream {
-    WEFT_CHILD_INHERIT, /* where ours does */
+    WEFT_CHILD_INHERIT, /* the same stream of this process */
     WEFT_CHILD_NULL,    /* /dev/null */
-    WEFT_CHILD_PIPE,    /* a pipe: weft_child_take gives the other end */
-    WEFT_CHILD_FD,      /* a descriptor of ours, which stays open here */
-    WEFT_CHILD_OUT,     /* standard error only: where standard output goes */
+    WEFT_CHILD_PIPE,    /* a pipe; weft_child_take returns the other end */
+    WEFT_CHILD_FD,      /* a descriptor of this process, which stays open here */
+    WEFT_CHILD_OUT,     /* for standard error only: the same as standard output */
 };
 
 typedef struct weft_child_io {
     enum weft_child_stream kind;
-    /* For WEFT_CHILD_FD.  O_NONBLOCK is shared: Weft sets it on what it has read from or written
-     * to, and few programs expect that.  An end that weft_child_take has given is as it should be,
-     * until it is used here. */
+    /* For WEFT_CHILD_FD.  The child shares O_NONBLOCK, which Weft sets on descriptors that it reads
+     * or writes and which few programs expect.  The end of a pipe from weft_child_take does not
+     * have it until Weft uses it. */
     int fd;
 } weft_child_io;
 
 typedef struct weft_child_options {
     uint32_t size;
-    const char *path;        /* of the program; without a '/': found by PATH; NULL: argv[0] */
-    const char *const *argv; /* with NULL at the end; not NULL itself, and not empty */
-    const char *const *envp; /* the same; NULL: our environment */
-    const char *cwd;         /* where it starts; NULL: where we are */
+    const char *path;        /* of the program; without a '/': searched in PATH; NULL: argv[0] */
+    const char *const *argv; /* ends with NULL; must not be NULL or empty */
+    const char *const *envp; /* ends with NULL; NULL: the environment of this process */
+    const char *cwd;         /* its working directory; NULL: that of this process */
     weft_child_io in;
     weft_child_io out;
     weft_child_io err;
-    int group; /* its process group: 0: ours; -1: one of its own; else this one */
+    int group; /* its process group; 0: that of this process; -1: a new one; else this one */
 } weft_child_options;
 
 /*
- * Starts a process.  It has no other descriptors of ours but those that are not closed on exec,
- * blocks no signals, and SIGPIPE ends it, whatever we have made of that; signals that we ignore are
- * ignored there, too.  The worker goes on with others meanwhile.
+ * Starts a child process, and waits until it has called exec; the worker runs other tasks
+ * meanwhile. The child inherits only descriptors without O_CLOEXEC.  It blocks no signals, and
+ * SIGPIPE has its default action; other signals that this process ignores are ignored in the child
+ * too.
  *
- * 0        *out is it, and is given back to weft_child_close
- * -EINVAL  NULL, no argv, or options that make no sense
- * -ENOENT, -EACCES, -ENOEXEC, ...   what exec says to the program
- * -EBADF   a descriptor is none
- * -EMFILE, -ENFILE, -ENOMEM, -EAGAIN, -ENOSYS (before Linux 5.4)   if this comes late the child has
- *          been started, killed and waited for already
- * -ECANCELED, -ETIMEDOUT   it was not started
+ * 0        *out is the child, which the caller gives back by weft_child_close
+ * -EINVAL  NULL, no argv, or invalid options
+ * -ENOENT, -EACCES, -ENOEXEC, ...   an error of exec
+ * -EBADF   a descriptor is invalid
+ * -EMFILE, -ENFILE, -ENOMEM, -EAGAIN, -ENOSYS (before Linux 5.4)   if one of these occurs late, the
+ *          child was started and has been killed and reaped already
+ * -ECANCELED, -ETIMEDOUT   the child was not started
  */
 WEFT_API int weft_child_spawn(weft_child **out, const weft_child_options *options);
 
-/* Its process id, which stays its own until weft_child_wait has given its end. */
+/* Returns its process id, which is not reused before weft_child_wait has returned its end. */
 WEFT_API int weft_child_id(const weft_child *child);
 
-/* Our end of the pipe to stream 0, 1 or 2: the caller's from now on, who closes it by weft_close.
- * -ENOENT: there is none, or somebody has taken it.  -EINVAL: no such stream. */
+/* Returns this process's end of the pipe to stream 0, 1 or 2; the caller owns it and closes it by
+ * weft_close.  -ENOENT: there is no pipe, or its end was taken before; -EINVAL: no such stream. */
 WEFT_API int weft_child_take(weft_child *child, int stream);
 
 /* How it ended. */
 typedef struct weft_child_end {
-    int code;   /* what it gave to exit; 0 if it was killed */
-    int signal; /* that killed it; 0: none did */
+    int code;   /* its exit code; 0 if it was killed */
+    int signal; /* the signal that killed it; 0: none */
     bool has_core;
 } weft_child_end;
 
 /*
- * Waits for its end.  Whoever asks later gets it again.  `end` may be NULL.
+ * Waits for the end of the child and stores it in *end, which may be NULL.  May be called again.
  *
  * 0
- * -ECHILD      somebody else has waited for it: nobody knows
- * -ECANCELED, -ETIMEDOUT   the child goes on
- * -EAGAIN      in a poll task: it has not ended
+ * -ECHILD      other code has waited for the child; its end is unknown
+ * -ECANCELED, -ETIMEDOUT   the child continues
+ * -EAGAIN      in a poll task: the child has not ended
  */
 WEFT_API int weft_child_wait(weft_child *child, weft_child_end *end);
 
-/* Sends it a signal; never to another process that has its number by now.  -ESRCH: it has ended;
- * -EINVAL: no such signal; -EPERM: it has become somebody else. */
+/* Sends a signal to the child; never to another process that reuses its id.  -ESRCH: the child has
+ * ended; -EINVAL: no such signal; -EPERM: the child changed its user id. */
 WEFT_API int weft_child_kill(weft_child *child, int number);
 
 /*
- * Closes the pipes that were not taken, and gives it back.  A child that has not ended is killed by
- * SIGKILL and waited for, whatever the task was asked to do: no zombie is left.  NULL is allowed.
+ * Closes the pipes that were not taken and frees the child.  A child that has not ended is killed
+ * by SIGKILL and reaped, so no zombie is left; the call waits for that even if the task is
+ * cancelled or its deadline passes.  NULL is allowed.
  *
  * 0
- * -EPERM    it has become somebody else, and we may not kill it: as before
- * -EAGAIN   in a poll task, which cannot wait: it is being killed, and to be closed again
+ * -EPERM    the child changed its user id and cannot be killed; nothing has changed
+ * -EAGAIN   in a poll task, which cannot wait: the child is being killed; call it again
  */
 WEFT_API int weft_child_close(weft_child *child);
 

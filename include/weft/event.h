@@ -2,7 +2,7 @@
 /*
  * weft/event.h - waiting for something to happen: notify, wait group, latch, barrier, once.
  *
- * What weft/sync.h says of zeros, waiting, ends, grants and memory holds for all of these too.
+ * The rules of weft/sync.h (Zeros, Waiting, Errors, Grants, Memory) hold here too.
  */
 #ifndef WEFT_EVENT_H
 #define WEFT_EVENT_H
@@ -13,52 +13,55 @@ WEFT_BEGIN
 
 /* ---- notify ---------------------------------------------------------------------------------- */
 
-/* "Look again."  Keeps one permit if nobody waits, however often it was notified: so whoever
- * changes something and then notifies is heard by who looks and then waits. */
+/* Tells a waiter to check its condition again.  If there is no waiter it stores one permit, however
+ * often it is notified.  So a task that checks and then waits misses no change made by a task that
+ * changes and then notifies. */
 typedef struct weft_notify {
     uint64_t private_data[4];
 } weft_notify;
 
 /*
- * Takes the permit, or waits to be notified.
+ * Takes the permit, or waits for a notification.
  *
  * 0            it was notified
  * -EINVAL      NULL
- * -ECANCELED   the task was asked to end
- * -ETIMEDOUT   the task's deadline came first
+ * -ECANCELED   the task was cancelled
+ * -ETIMEDOUT   the task's deadline passed
  */
 WEFT_API int weft_notify_wait(weft_notify *notify);
-/* The same without waiting.  -EAGAIN: there is no permit. */
+/* Takes the permit if there is one; never waits.  -EAGAIN: there is none; -EINVAL: NULL. */
 WEFT_API int weft_notify_try(weft_notify *notify);
-/* Lets go on who has waited longest; if nobody waits, the next who would.  -EINVAL: NULL. */
+/* Wakes the longest waiter; without a waiter it stores the permit.  -EINVAL: NULL. */
 WEFT_API int weft_notify_one(weft_notify *notify);
-/* Lets go on all who wait now; keeps nothing for those who come later.  -EINVAL: NULL. */
+/* Wakes all present waiters; stores no permit for later ones.  -EINVAL: NULL. */
 WEFT_API int weft_notify_all(weft_notify *notify);
 
 /* ---- wait group and latch -------------------------------------------------------------------- */
 
-/* Waits for work that is counted: add before it begins, done when it has ended. */
+/* Waits until counted work is finished: add before a piece of work begins, done when it ends. */
 typedef struct weft_group {
     uint64_t private_data[4];
 } weft_group;
 
-/* So much more.  -EINVAL: NULL; -EOVERFLOW: more than UINT32_MAX, and it is as before. */
+/* Adds to the count; never waits.  -EINVAL: NULL; -EOVERFLOW: the count would exceed UINT32_MAX and
+ * is unchanged. */
 WEFT_API int weft_group_add(weft_group *group, uint32_t count);
-/* One less.  At 0 all who wait go on.  -EINVAL: NULL, or there is none left: it is as before. */
+/* Decrements the count; at 0 it wakes all waiters.  Never waits.  -EINVAL: NULL, or the count is 0
+ * already and unchanged. */
 WEFT_API int weft_group_done(weft_group *group);
 /*
- * Waits until there is nothing left.
+ * Waits until the count is 0.
  *
- * 0            there was a moment at which there was nothing
+ * 0            the count was 0 at some moment of the call
  * -EINVAL      NULL
- * -ECANCELED   the task was asked to end
- * -ETIMEDOUT   the task's deadline came first
+ * -ECANCELED   the task was cancelled
+ * -ETIMEDOUT   the task's deadline passed
  */
 WEFT_API int weft_group_wait(weft_group *group);
-/* How much is left.  -EINVAL: NULL. */
+/* Returns the count at this moment.  -EINVAL: NULL. */
 WEFT_API int64_t weft_group_count(const weft_group *group);
 
-/* A door that is opened once, by as many as it was set up for; all zeros is open. */
+/* Opens once, when its count reaches 0; all zeros is open. */
 typedef struct weft_latch {
     weft_group group;
 } weft_latch;
@@ -67,18 +70,20 @@ typedef struct weft_latch {
 #define WEFT_LATCH_INIT(count) {{{(uint64_t)(uint32_t)(count) << 1, 0, 0, 0}}}
 /* clang-format on */
 
-/* For one that is not static.  Nobody uses it yet.  -EINVAL: NULL. */
+/* Initialises a latch that is not static, before its first use.  -EINVAL: NULL. */
 WEFT_API int weft_latch_init(weft_latch *latch, uint32_t count);
-/* So many less.  -EINVAL: NULL, or more than are left: it is as before. */
+/* Subtracts from the count; at 0 it wakes all waiters.  Never waits.  -EINVAL: NULL, or `count` is
+ * larger than what is left; the latch is unchanged. */
 WEFT_API int weft_latch_count_down(weft_latch *latch, uint32_t count);
-/* As weft_group_wait. */
+/* Waits until the latch is open.  Returns and errors: see weft_group_wait. */
 WEFT_API int weft_latch_wait(weft_latch *latch);
-/* 0: it is open; -EAGAIN: it is not; -EINVAL: NULL. */
+/* Returns 0 if the latch is open, -EAGAIN if it is not; never waits.  -EINVAL: NULL. */
 WEFT_API int weft_latch_try(weft_latch *latch);
 
 /* ---- barrier --------------------------------------------------------------------------------- */
 
-/* So many come together, again and again.  All zeros is for nobody: it needs a number. */
+/* Lets a fixed number of tasks or threads meet, again and again.  All zeros is invalid: a barrier
+ * needs a count. */
 typedef struct weft_barrier {
     uint64_t private_data[5];
 } weft_barrier;
@@ -87,66 +92,69 @@ typedef struct weft_barrier {
 #define WEFT_BARRIER_INIT(count) {{0, 0, 0, (uint64_t)(uint32_t)(count), 0}}
 /* clang-format on */
 
-/* For one that is not static.  Nobody uses it yet.  -EINVAL: NULL, or a count of 0. */
+/* Initialises a barrier that is not static, before its first use.  -EINVAL: NULL, or a count of 0.
+ */
 WEFT_API int weft_barrier_init(weft_barrier *barrier, uint32_t count);
 /*
- * Waits until as many have come as it was set up for.  The next to come begin a new generation.
+ * Waits until `count` callers have arrived.  The next arrival begins a new generation.
  *
- * 1            all have come, and this is the leader: of each generation there is one
- * 0            all have come
- * -EINVAL      NULL, or without a number
- * -ECANCELED   the task was asked to end, and does not count as one that has come
- * -ETIMEDOUT   the task's deadline came first; likewise
+ * 1            all have arrived, and this caller is the leader: each generation has exactly one
+ * 0            all have arrived
+ * -EINVAL      NULL, or a barrier without a count
+ * -ECANCELED   the task was cancelled; its arrival does not count
+ * -ETIMEDOUT   the task's deadline passed; its arrival does not count
  */
 WEFT_API int weft_barrier_wait(weft_barrier *barrier);
-/* How often all have come together.  -EINVAL: NULL. */
+/* Returns the number of completed generations.  -EINVAL: NULL. */
 WEFT_API int64_t weft_barrier_generation(const weft_barrier *barrier);
 
 /* ---- once ------------------------------------------------------------------------------------ */
 
-/* Something is done once, by the first who comes; the others wait for it. */
+/* Runs a function once: the first caller runs it, the others wait for it. */
 typedef struct weft_once {
     uint64_t private_data[5];
 } weft_once;
 
 /*
- * Calls fn(arg), unless it was done.  If fn gives an error, or ends its task by weft_fail, it was
- * not done, and the next who waits or comes does it.
+ * Calls fn(arg) unless that was done before.  If fn returns an error, or ends its task by
+ * weft_fail, it counts as not done, and the next waiter or caller calls its own fn.
  *
- * >= 0         it is done; what fn gave, for the one who did it, 0 for the others
- * < 0          what fn gave
+ * >= 0         done: the result of fn for the caller that ran it, 0 for the others
+ * < 0          the error that fn returned
  * -EINVAL      NULL
  * -EDEADLK     called by fn itself
- * -ECANCELED   the task was asked to end while another one did it
- * -ETIMEDOUT   the task's deadline came first
+ * -ECANCELED   the task was cancelled while another caller ran fn
+ * -ETIMEDOUT   the task's deadline passed while another caller ran fn
  */
 WEFT_API intptr_t weft_once_do(weft_once *once, weft_fn fn, void *arg);
-/* What the first word of a weft_once is for good once it was done. */
+/* The final value of the first word of a weft_once, after its function was done. */
 #define WEFT_ONCE_DONE 3u
 
-/* Whether it was done: one load, after which all that was done is seen.  False for NULL. */
+/* Returns whether the function was done.  One acquire load: on true all effects of the function are
+ * visible.  False for NULL. */
 static inline bool weft_once_is_done(const weft_once *once)
 {
     return once && __atomic_load_n(&once->private_data[0], __ATOMIC_ACQUIRE) == WEFT_ONCE_DONE;
 }
 
-/* A value that is made once.  NULL is no value. */
+/* A value that is set once.  NULL is no value. */
 typedef struct weft_cell {
     weft_once once;
-    void *value; /* by weft_cell_get */
+    void *value; /* read it by weft_cell_get */
 } weft_cell;
 
-/* The value, and what it points at as it was when it was set: one load.  NULL: there is none yet,
- * or the cell is NULL. */
+/* Returns the value; NULL if there is none yet or the cell is NULL.  One acquire load: what the
+ * value points at is visible as it was when the value was set. */
 static inline void *weft_cell_get(const weft_cell *cell)
 {
     return cell ? __atomic_load_n(&cell->value, __ATOMIC_ACQUIRE) : 0;
 }
-/* Sets it.  -EEXIST: there is one; -EINVAL: NULL; -ECANCELED, -ETIMEDOUT: as above, while another
- * one was making it. */
+/* Sets the value; waits while another caller is making one.  -EEXIST: there is a value; -EINVAL:
+ * NULL; -ECANCELED, -ETIMEDOUT: the task was interrupted while it waited. */
 WEFT_API int weft_cell_set(weft_cell *cell, void *value);
-/* Makes it by make(arg) if need be; *out is the value.  If make gives NULL that is -ENOMEM, and the
- * next one tries again.  Else as weft_once_do. */
+/* Sets the value to make(arg) unless there is one, and stores it in *out (NULL on error).  Returns
+ * 0; -ENOMEM: make returned NULL, and the next caller tries again; other errors: those of
+ * weft_once_do. */
 WEFT_API int weft_cell_make(weft_cell *cell, void *(*make)(void *arg), void *arg, void **out);
 
 WEFT_END

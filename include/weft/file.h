@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/file.h - files, without keeping a worker.
+ * weft/file.h - file I/O that does not keep a worker.
  *
- * A regular file is never "not ready": a call that needs the disk keeps its thread until it is
- * done.  So these calls, and weft_read, weft_write and their like on regular files, run on a thread
- * that may block (weft_blocking), and the task waits.  A read of what the kernel has in its cache
- * needs no thread.  If there is no thread and none can be had, the worker makes the call itself.
+ * A regular file is always "ready": a call that needs the disk keeps its thread until it is done.
+ * So these calls, and weft_read, weft_write and similar calls on regular files, run on a blocking
+ * thread (weft_blocking) or by io_uring, and the task waits.  A read of data in the kernel's page
+ * cache needs no thread.  If there is no thread and none can be started, the worker makes the call
+ * itself.
  *
- * A call that runs cannot be stopped: a task that is cancelled meanwhile, or out of time, waits for
- * its end and gets its result.  -ECANCELED and -ETIMEDOUT say that it had not begun.
+ * A call in progress cannot be stopped: a task that is cancelled meanwhile, or whose deadline
+ * passes, waits for its end and returns its result.  -ECANCELED and -ETIMEDOUT mean that the call
+ * had not begun.
  *
- * A thread that is no worker is blocked, and so is the worker of a poll task.
+ * Threads:  any task or thread.  A non-worker thread is blocked, and so is the worker of a poll
+ *           task.
  */
 #ifndef WEFT_FILE_H
 #define WEFT_FILE_H
@@ -21,33 +24,36 @@
 
 WEFT_BEGIN
 
-/* Opens a file, as open does with O_CLOEXEC added: its descriptor, which weft_close closes.
- * -EINVAL: no path. */
+/* Opens a file as open(2) does, with O_CLOEXEC added, and waits for it.  Returns the descriptor,
+ * which the caller closes by weft_close.  -EINVAL: no path; or an error of open. */
 WEFT_API int weft_open(const char *path, int flags, mode_t mode);
 
-/* Bytes at a place of a file; where the descriptor stands does not matter and is not changed.  May
- * give less than asked.  -ESPIPE: what has no places, a pipe or a socket. */
+/* Read or write `size` bytes at `offset`, and wait for it; the file position is neither used nor
+ * changed.  Return the number of bytes, which may be less than requested.  -ESPIPE: the descriptor
+ * has no positions (a pipe or a socket). */
 WEFT_API ssize_t weft_pread(int fd, void *buffer, size_t size, int64_t offset);
 WEFT_API ssize_t weft_pwrite(int fd, const void *bytes, size_t size, int64_t offset);
 
-/* Waits until what was written is on the disk; the second leaves out what is not needed to read it
- * again.  After an error of the disk nobody knows what is there, also if a later call gives 0. */
+/* Wait until written data is on the disk; weft_fdatasync leaves out metadata that is not needed to
+ * read the data again.  After a disk error the contents are unknown, even if a later call returns
+ * 0. */
 WEFT_API int weft_fsync(int fd);
 WEFT_API int weft_fdatasync(int fd);
 
 /*
- * Copies up to `limit` bytes from where one descriptor stands to where the other one does, or until
- * the end of the first.  Both may be files, pipes, sockets, or whatever else can be read and
- * written.  Inside of a task the kernel moves the bytes itself where it can: between files, from a
- * file to anything, and if one of both is a pipe.
+ * Copies up to `limit` bytes, or until the end of `from`, from the position of `from` to the
+ * position of `to`, and waits for it.  Both may be files, pipes, sockets or other descriptors that
+ * can be read and written.  In a task the kernel moves the bytes where it can: between files, from
+ * a file to anything, and if one of the two is a pipe.
  *
- * *copied (or NULL) is set in any case: bytes that have arrived.
+ * *copied, if `copied` is not NULL, is always set: the number of bytes written to `to`.
  *
- * 0            all, or up to the end: then *copied is less than the limit
- * -EINVAL      one of both cannot be copied to or from
- * -ECANCELED, -ETIMEDOUT   between two steps, and what read and write give.  What was taken from a
- *              socket or a pipe and had not arrived is lost then, 64 KiB at the most.
- * -EAGAIN      in a poll task, which cannot wait here
+ * 0            `limit` bytes, or all up to the end: then *copied is less than `limit`
+ * -EINVAL      one of the two cannot be copied to or from
+ * -EAGAIN      called in a poll task, which cannot wait here
+ * -ECANCELED, -ETIMEDOUT   the task was interrupted between two steps; or an error of read or
+ *              write.  Bytes that were taken from a socket or pipe and not yet written are lost
+ *              then, at most 64 KiB.
  */
 WEFT_API int weft_copy(int to, int from, size_t limit, size_t *copied);
 

@@ -3,26 +3,25 @@
  * weft/fork.h - fork-join at the cost of a few instructions, for work that divides itself.
  *
  *     weft_fork left;
- *     weft_fork_go(&left, sort_half, &lower);      may run beside us from now on
+ *     weft_fork_go(&left, sort_half, &lower);      may run on another worker from here on
  *     sort_half(&upper);
- *     intptr_t result = weft_fork_join(&left);     runs it here, if nobody took it
+ *     intptr_t result = weft_fork_join(&left);     runs it here, unless a thief took it
  *
- * The record lies in the caller's frame; nothing is allocated and nothing can fail.  Forks are
- * joined in the reverse order, each once, before the frame is left: who does not is told so.  A
- * fork that no other worker took is run by its join as a plain call; a join of one that was taken
- * suspends the task until it has ended.
+ * The record lies in the caller's frame; nothing is allocated and nothing can fail.  Forks must be
+ * joined in reverse order, each once, before the frame is left; a check reports a violation.  A
+ * fork that no thief took is run by its join as a plain call.  The join of a fork that was taken
+ * suspends the task until the fork has ended.
  *
  * Waiting:  a fork may wait, yield and fork like any task.  When the task that forked is suspended,
- *           its forks become tasks of their own, so that it may even wait for what they do.
- * Cancel:   a fork runs under the deadline and the cancelling of the task that forked it; a join
- *           always waits for the end, and passes a cancel on to forks that others run.
+ *           its forks become tasks of their own, so it may even wait for what they do.
+ * Cancel:   a fork runs under the deadline and the cancellation of the task that forked it.  A join
+ *           always waits for the end, and passes a cancellation on to forks that thieves run.
  * Failing:  weft_fail in a fork fails the task that forked it, at the join.
  * Identity: a fork has none.  weft_self and task-local values are those of the task it happens to
- *           run in, which is either the one that forked it or a new one.
- * Pinning:  forks of a task that is pinned or has a rounding mode of its own run in that task; if
- *           it is suspended, those of a pinned one become tasks pinned to the same thread.
- * Outside:  in a thread that is no worker, and in a poll task, a fork runs at once, in
- *           weft_fork_go.
+ *           run in: the task that forked it, or a new one.
+ * Pinning:  forks of a pinned task, or of a task with its own rounding mode, run in that task.  If
+ *           a pinned task is suspended, its forks become tasks pinned to the same thread.
+ * Outside:  on a non-worker thread and in a poll task, weft_fork_go runs the fork at once.
  */
 #ifndef WEFT_FORK_H
 #define WEFT_FORK_H
@@ -31,7 +30,7 @@
 
 WEFT_BEGIN
 
-/* The forks of a task that are not joined yet. */
+/* The forks of one task that are not joined yet. */
 typedef struct weft_forks weft_forks;
 
 /* All fields are private. */
@@ -47,16 +46,18 @@ typedef struct weft_fork {
     uint32_t reserved;
 } weft_fork;
 
-/* From now on another worker may run fn(arg). */
+/* Forks fn(arg): another worker may run it from here on.  Never waits.  The record must stay in
+ * place until weft_fork_join. */
 WEFT_API void weft_fork_go(weft_fork *fork, weft_fn fn, void *arg);
 
-/* The result of the newest fork that was not joined, which has ended then. */
+/* Joins the newest fork that is not joined yet, which `fork` must be, and returns its result.  May
+ * suspend the task, or run the fork as a plain call. */
 static inline intptr_t weft_fork_join(weft_fork *fork);
 
 /* ---- private from here on -------------------------------------------------------------------- */
 
-/* What weft_fork_join does unless nobody asks for work. */
-WEFT_API intptr_t weft_fork_join_slowly(weft_forks *forks, weft_fork *fork);
+/* The slow path of weft_fork_join: a thief has requested forks, or took this one. */
+WEFT_API intptr_t weft_fork_join_slow(weft_forks *forks, weft_fork *fork);
 
 /* The part of weft_forks that is used inline. */
 struct weft_forks_front {
@@ -81,8 +82,9 @@ static inline intptr_t weft_fork_join(weft_fork *fork)
 {
     struct weft_forks_front *front = weft_forks_front_of(fork->forks);
     if (weft_forks_is_asked(fork->forks) || __builtin_expect(front->marked == fork, 0) ||
-        __builtin_expect(front->newest != fork, 0)) { /* the last: a broken rule, which it tells */
-        return weft_fork_join_slowly(fork->forks, fork);
+        __builtin_expect(front->newest != fork,
+                         0)) { /* the last one: a violation, reported there */
+        return weft_fork_join_slow(fork->forks, fork);
     }
     front->newest = fork->older;
     return fork->fn(fork->arg);

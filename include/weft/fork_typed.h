@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/fork_typed.h - forks of typed functions, inline: for those who want the last nanosecond.
+ * weft/fork_typed.h - forks of typed functions, fully inline: for the hottest code.
  *
  *     static long fib(weft_forks *forks, long n);
  *     WEFT_FORK_1(long, fib, long)                 defines struct fib_fork, fib_go, fib_join
@@ -18,9 +18,9 @@
  *
  *     fib(weft_forks_self(), 35)                   the first call
  *
- * Everything that weft/fork.h says holds here too.  The first argument stands for the task: it goes
- * down with the calls, stays the same as long as the task lives, and belongs to no other.  Not
- * included by weft/weft.h; the plain functions are the usual way.
+ * All rules of weft/fork.h hold here too.  The first argument stands for the calling task: it is
+ * passed down with the calls, is the same for the life of the task, and must not be used in another
+ * task.  Not included by weft/weft.h; the plain functions are the usual way.
  */
 #ifndef WEFT_FORK_TYPED_H
 #define WEFT_FORK_TYPED_H
@@ -30,15 +30,15 @@
 
 WEFT_BEGIN
 
-/* Of the calling task; outside of tasks, one whose forks run at once. */
+/* Returns the forks of the calling task; outside a task, one whose forks run at once.  Borrowed. */
 WEFT_API weft_forks *weft_forks_self(void);
 
 /* ---- private from here on -------------------------------------------------------------------- */
 
-/* What weft_fork_go does unless nobody asks for work. */
-WEFT_API void weft_fork_go_slowly(weft_forks *forks, weft_fork *fork);
+/* The slow path of weft_fork_go: a thief has requested forks. */
+WEFT_API void weft_fork_go_slow(weft_forks *forks, weft_fork *fork);
 
-/* What `asked` is for good where forks run at once. */
+/* The constant value of `asked` where forks run at once. */
 #define WEFT_FORKS_ALONE 3u
 
 static inline bool weft_forks_is_alone(weft_forks *forks)
@@ -53,19 +53,19 @@ static inline void weft_fork_push(weft_forks *forks, weft_fork *fork, weft_fn fn
     fork->fn = fn;
     fork->arg = fork;
     if (weft_forks_is_asked(forks)) {
-        weft_fork_go_slowly(forks, fork);
+        weft_fork_go_slow(forks, fork);
         return;
     }
     fork->older = front->newest;
     front->newest = fork;
 }
 
-/* True: it is the caller's, to be called. */
+/* True: no thief has taken it; the caller must call the function.  False: its result is stored. */
 static inline bool weft_fork_pop(weft_forks *forks, weft_fork *fork)
 {
     struct weft_forks_front *front = weft_forks_front_of(forks);
     if (weft_forks_is_asked(forks) || __builtin_expect(front->marked == fork, 0)) {
-        (void)weft_fork_join_slowly(forks, fork);
+        (void)weft_fork_join_slow(forks, fork);
         return false;
     }
     front->newest = fork->older;
@@ -76,7 +76,7 @@ WEFT_END
 
 /* ---- the macros ------------------------------------------------------------------------------ */
 
-/* By hand, since a formatter takes the pieces for statements. */
+/* Formatted by hand: clang-format takes the pieces for statements. */
 /* clang-format off */
 #define WEFT_FORK_DEFINE(result_type, name, fields, parameters, stores, arguments)                 \
     struct name##_fork {                                                                           \
@@ -101,7 +101,7 @@ WEFT_END
         return __builtin_expect(weft_fork_pop(forks, &f->fork), 1) ? name arguments : f->result;   \
     }
 
-/* For `result_type name(weft_forks *forks, type1 a)`, and with more arguments. */
+/* For a function `result_type name(weft_forks *forks, type1 a)`; the others add arguments. */
 #define WEFT_FORK_1(result_type, name, type1)                                                      \
     WEFT_FORK_DEFINE(result_type, name,                                                            \
         type1 a;,                                                                                  \

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * weft/future.h - futures for locks, events and channels: for poll tasks, and for green threads
- * that wait for several things at once (weft/poll.h says what a future is).
+ * that wait for several things at once.  weft/poll.h explains futures.
  *
- * Each is the call of the same name with the wait taken out of it: its result is what the call
- * gives, also -ECANCELED and -ETIMEDOUT for the task that polls it.  One that is dropped while it
- * waits has not happened; what was given to it at that moment goes to the next who waits.  The
- * object, and the memory of the item, stay where they are until the future is ready or dropped.
+ * Each function initialises *future to do what the named call does, without suspending.  The
+ * future's result is that of the call, including -ECANCELED and -ETIMEDOUT of the task that polls
+ * it.  If a future is dropped while it waits, the call has not happened; what was granted to it at
+ * that moment goes to the next waiter.  The object and the memory of the item must stay in place
+ * until the future is ready or dropped.
  *
- * One that waits for a lock, a permit or a notice may be given it, or be told to try, at any time,
- * and its task is woken for that: until it is polled again or dropped, others wait behind it.  So a
- * task that is woken polls what it waits for, and drops what it does not want any more; to keep
- * such a future and look elsewhere is to keep the lock.
+ * A future that waits for a lock, a permit or a notification may be granted it, or be told to try,
+ * at any time; its task is woken for that, and other waiters stand behind it until it is polled
+ * again or dropped.  So a woken task should poll the futures that it still wants and drop the
+ * others: to keep such a future without polling it is to keep the lock.
  */
 #ifndef WEFT_FUTURE_H
 #define WEFT_FUTURE_H
@@ -26,10 +27,10 @@ WEFT_BEGIN
 
 typedef struct weft_wait_future {
     weft_future future;
-    uint64_t opaque[30];
+    uint64_t opaque[34];
 } weft_wait_future;
 
-/* weft_mutex_lock: the mutex belongs to the task that polls. */
+/* weft_mutex_lock: the owner of the mutex is the task that polls. */
 WEFT_API void weft_lock_future(weft_wait_future *future, weft_mutex *mutex);
 /* weft_rwlock_read and weft_rwlock_write. */
 WEFT_API void weft_read_future(weft_wait_future *future, weft_rwlock *rwlock);
@@ -44,9 +45,10 @@ WEFT_API void weft_barrier_future(weft_wait_future *future, weft_barrier *barrie
 /* weft_send and weft_recv. */
 WEFT_API void weft_send_future(weft_wait_future *future, weft_chan *chan, const void *item);
 WEFT_API void weft_recv_future(weft_wait_future *future, weft_chan *chan, void *item);
-/* weft_oneshot_recv.  Dropped before it was ready, what was sent stays there for another. */
+/* weft_oneshot_recv.  If it is dropped before it was ready, the value stays in the oneshot for
+ * another receiver. */
 WEFT_API void weft_oneshot_future(weft_wait_future *future, weft_oneshot *oneshot, void **value);
-/* weft_broadcast_recv: the result is how many items were missed. */
+/* weft_broadcast_recv: the result is the number of missed items. */
 WEFT_API void weft_broadcast_future(weft_wait_future *future, weft_subscription *subscription,
                                     void *item);
 /* weft_watch_wait. */

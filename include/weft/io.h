@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/io.h - reading and writing in the style of blocking calls: sockets, pipes, and whatever else
+ * weft/io.h - I/O in the style of blocking calls, on sockets, pipes and every other descriptor that
  * can be polled.
  *
- * Each call does what the system call of its name does, and where that would block the task waits:
- * its worker goes on with others.  The call is tried first, unless the last one found nothing and
- * the kernel has told of nothing since.  A result < 0 is a negative errno; besides those of the
- * system call:
+ * Each call does what the system call of its name does.  Where that would block, the task is
+ * suspended and its worker runs other tasks.  The system call is tried first, unless the last one
+ * returned EAGAIN and the kernel has reported no readiness since.  A result < 0 is a negative
+ * errno: that of the system call, or
  *
- *   -ECANCELED   the task was asked to end
- *   -ETIMEDOUT   its deadline came first (weft_deadline)
- *   -EBADF       somebody closed the descriptor meanwhile, by weft_close
- *   -EAGAIN      in a poll task, which cannot wait here: weft_fd_future does
+ *   -ECANCELED   the task was cancelled
+ *   -ETIMEDOUT   the task's deadline passed (weft_deadline)
+ *   -EBADF       another task or thread closed the descriptor by weft_close during the call
+ *   -EAGAIN      called in a poll task, which cannot wait here: use weft_fd_future
  *
- * A call that was interrupted so has moved nothing.  One that need not wait succeeds, but now and
- * then it looks, too.  EINTR is never given.
+ * A call that ends with one of these has transferred nothing.  A call that need not wait succeeds
+ * even if the task was cancelled, but checks for cancellation from time to time.  No call returns
+ * -EINTR.
  *
- * Descriptors are plain numbers and may come from anywhere.  Weft sets O_NONBLOCK when it first
- * has to know one (not on regular files and terminals).  Two rules: what was used here is closed by
- * weft_close, or, if others close it, weft_forget is called before; and a descriptor has to outlive
- * the calls that use it, which weft_close sees to and close does not.  Who breaks the first has a
- * task that waits for ever when the number is given out again: it is taken for the old one.
- *
- * A thread that is no worker may call these too, and is blocked.
+ * Descriptors:  plain numbers from any source.  Weft sets O_NONBLOCK on a descriptor at its first
+ *               use (not on regular files and terminals).  Two rules.  First, if a descriptor was
+ *               used here, close it by weft_close; if other code closes it, call weft_forget
+ *               before.  Otherwise a task that uses a later descriptor with the same number may
+ *               wait for ever, because Weft takes it for the old one.  Second, a descriptor must
+ *               stay open during the calls that use it; weft_close ensures that, close(2) does not.
+ * Threads:      any task or thread.  A non-worker thread is blocked where a task would be
+ *               suspended.
  */
 #ifndef WEFT_IO_H
 #define WEFT_IO_H
@@ -35,27 +37,28 @@
 
 WEFT_BEGIN
 
-/* Of <sys/socket.h> and <sys/uio.h>, whose many short names are not forced upon those who only want
- * tasks.  socklen_t is an unsigned int there. */
+/* Declared here instead of including <sys/socket.h> and <sys/uio.h>, which bring many short names.
+ * socklen_t is an unsigned int there. */
 struct iovec;
 struct msghdr;
 struct sockaddr;
 
-/* 0: the end of the file, or a peer that has closed its side. */
+/* Read up to `size` bytes; return their number, or 0 at the end of the file or after the peer has
+ * closed its direction. */
 WEFT_API ssize_t weft_read(int fd, void *buffer, size_t size);
 WEFT_API ssize_t weft_readv(int fd, const struct iovec *parts, int count);
-/* May write less than asked. */
+/* Write up to `size` bytes; return their number, which may be less than requested. */
 WEFT_API ssize_t weft_write(int fd, const void *bytes, size_t size);
 WEFT_API ssize_t weft_writev(int fd, const struct iovec *parts, int count);
 
-/* Reads until `size` bytes are there, or the end comes first: then it gives less.  After an error
- * it is unknown how much was read. */
+/* Reads until it has `size` bytes or reaches the end; returns the number of bytes.  After an error
+ * it is unknown how many were read. */
 WEFT_API ssize_t weft_read_full(int fd, void *buffer, size_t size);
-/* Writes all of it: 0.  After an error it is unknown how much was written. */
+/* Writes all `size` bytes and returns 0.  After an error it is unknown how many were written. */
 WEFT_API int weft_write_all(int fd, const void *bytes, size_t size);
 
-/* Sockets.  A peer that is gone gives -EPIPE, and no signal, here and in the calls above.
- * MSG_DONTWAIT in `flags` is heeded. */
+/* Socket calls.  If the peer is gone they return -EPIPE without raising SIGPIPE, as do the calls
+ * above.  With MSG_DONTWAIT in `flags` they never wait and return -EAGAIN instead. */
 WEFT_API ssize_t weft_socket_recv(int fd, void *buffer, size_t size, int flags);
 WEFT_API ssize_t weft_socket_send(int fd, const void *bytes, size_t size, int flags);
 WEFT_API ssize_t weft_recvfrom(int fd, void *buffer, size_t size, int flags,
@@ -66,49 +69,54 @@ WEFT_API ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags);
 WEFT_API ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags);
 
 /*
- * The next connection: its descriptor, which is closed on exec and does not block.  `address` may
- * be NULL.  A connection that was reset before anybody took it is skipped.  If there are no more
- * descriptors, or no memory for one (EMFILE, ENFILE, ENOBUFS, ENOMEM), it waits a moment and tries
- * again, up to a second in all; then it gives the error: the connection stays where it is, and a
- * server that goes on accepting has it as soon as another one ends.
+ * Waits for the next connection and returns its descriptor, which has O_CLOEXEC and O_NONBLOCK and
+ * belongs to the caller.  `address` may be NULL.  A connection that was reset before it was
+ * accepted is skipped.  If the process is out of descriptors or memory (EMFILE, ENFILE, ENOBUFS,
+ * ENOMEM), it waits and tries again for up to a second, then returns the error.  The connection
+ * stays in the backlog: a server that continues to accept gets it as soon as a descriptor is free.
  */
 WEFT_API int weft_accept(int fd, struct sockaddr *address, unsigned int *address_size);
-/* Connects, and waits until it is done: 0. */
+/* Connects, waits until the connection is established, and returns 0.  If the backlog of a Unix
+ * socket is full, it waits and tries again; in a poll task it returns -EAGAIN, and no future tells
+ * when there is room. */
 WEFT_API int weft_connect(int fd, const struct sockaddr *address, unsigned int address_size);
+/* Shuts down a connection, as shutdown(2); tasks that wait for it continue.  Never waits. */
 WEFT_API int weft_shutdown(int fd, int how);
 
 /*
- * Waits until the descriptor can be read from (POLLIN) or written to (POLLOUT): one of both.  For
- * descriptors that are read by other means: an eventfd, a timerfd, a library's socket.  Gives
- * POLLIN or POLLOUT, with POLLHUP and POLLERR if these are known.  Unlike the calls above it asks
- * the kernel each time.
+ * Waits until the descriptor is readable (`events` POLLIN) or writable (POLLOUT); `events` is one
+ * of the two.  For descriptors that are read by other means: an eventfd, a timerfd, a library's
+ * socket. Returns POLLIN or POLLOUT, with POLLHUP and POLLERR if these are known.  Unlike the calls
+ * above it asks the kernel each time.
  */
 WEFT_API int weft_poll_fd(int fd, int events);
 
-/* weft_poll_fd for poll tasks, and for those who wait for several things at once. */
+/* weft_poll_fd as a future, for poll tasks and for waiting for several things at once. */
 WEFT_API void weft_fd_future(weft_wait_future *future, int fd, int events);
 
 /*
- * weft_poll_fd as a case of weft_select, for green threads: it can run when the descriptor can be
- * read from (POLLIN) or written to (POLLOUT).  The `value` of the case that ran is what
- * weft_poll_fd would have given, its `result` 0 or the error: -EBADF, it is closed.  For both
- * events, two cases.
+ * weft_poll_fd as a case of weft_select, for green threads: the case can run when the descriptor is
+ * readable (POLLIN) or writable (POLLOUT).  The `value` of the case that ran is the result of
+ * weft_poll_fd; its `result` is 0 or the error, -EBADF: the descriptor was closed.  To wait for
+ * both events use two cases.
  *
  *     weft_case cases[] = {weft_case_fd(fd, POLLIN), weft_case_recv(orders, &order)};
  */
 WEFT_API weft_case weft_case_fd(int fd, int events);
 
 /*
- * Closes it.  Whoever waits for it gets -EBADF, and so do later calls; it is closed when the last
- * call that uses it has returned, mostly at once.  Then its number is somebody else's: so who wants
- * to end a connection that another task has uses weft_shutdown, and the other one closes it.
+ * Closes the descriptor.  Waiting calls on it return -EBADF, and so do later calls.  The descriptor
+ * itself is closed when the last call that uses it has returned, usually at once; the kernel may
+ * then reuse its number.  So to end a connection that another task uses, call weft_shutdown and let
+ * the other task close it.  Never waits.
  *
- * 0 or an error of close, after which it is closed too; -EBADF: it is not open.
+ * Returns 0; -EBADF: it is not open; or an error of close(2), after which it is closed too.
  */
 WEFT_API int weft_close(int fd);
 
-/* Somebody else is about to close the descriptor, or has it from now on: Weft forgets what it knows
- * of it.  Whoever waits for it gets -EBADF. */
+/* Makes Weft forget the descriptor, without closing it: call it before other code closes the
+ * descriptor or takes it over.  Waiting calls on it return -EBADF.  Never waits.  Returns 0, also
+ * if Weft does not know the descriptor; -EBADF: a negative number. */
 WEFT_API int weft_forget(int fd);
 
 WEFT_END

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/net.h - addresses, as text and as the kernel takes them; listening, and connecting to names.
+ * weft/net.h - socket addresses as text; listening; name lookup; connecting by name.
  *
  *     127.0.0.1:8080        IPv4
- *     [::1]:0               IPv6; port 0: any that is free
- *     [fe80::1%eth0]:80     with the interface, by name or by number
+ *     [::1]:0               IPv6; port 0: any free port
+ *     [fe80::1%eth0]:80     IPv6 with an interface, by name or by number
  *     :8080                 all addresses of the machine: the same as [::]:8080
- *     unix:path             a Unix socket in the file system, from where the process stands
- *     unix:@name            a Unix socket that has only a name
+ *     unix:path             a Unix socket in the file system; a relative path is relative to the
+ *                           working directory
+ *     unix:@name            a Unix socket in the abstract namespace
  *
- * There is one way to write a number: no spaces, no signs, no zeros in front.
+ * Numbers have one form: no spaces, signs or leading zeros.
+ *
+ * Threads: any task or thread.  Calls that wait suspend a task and block a non-worker thread.
  */
 #ifndef WEFT_NET_H
 #define WEFT_NET_H
@@ -22,7 +25,7 @@
 
 WEFT_BEGIN
 
-/* An address of a socket.  bind, connect and the like get &address.as.any and address.size. */
+/* A socket address.  Pass &address.as.any and address.size to bind, connect and similar calls. */
 typedef struct weft_address {
     socklen_t size; /* 0: none */
     union {
@@ -34,115 +37,119 @@ typedef struct weft_address {
     } as;
 } weft_address;
 
-/* A buffer of this size has room for the text of every address. */
+/* A buffer size that is sufficient for the text of every address. */
 #define WEFT_ADDRESS_TEXT_SIZE 128
 
 /*
- * Reads an address.  Names of hosts are none: weft_resolve and weft_dial take these.
+ * Parses an address; never waits.  Host names are not addresses: use weft_resolve or weft_dial.
+ * `default_port` applies to a text without a port ("127.0.0.1", "[::1]"); -1: a port is required.
  *
- * `default_port` is for a text without port ("127.0.0.1", "[::1]"); -1: there has to be one.
- *
- * 0               *out is it
- * -EINVAL         NULL, no such address, or a default port above 65535
- * -ENAMETOOLONG   the path or the name of a Unix socket has more than 107 bytes
+ * 0               *out is the address
+ * -EINVAL         NULL, not an address, or a default port above 65535
+ * -ENAMETOOLONG   the path or name of a Unix socket has more than 107 bytes
  * -ENODEV         there is no such interface
- * After an error *out is as it was.
+ * After an error *out is unchanged.
  */
 WEFT_API int weft_address_parse(weft_address *out, const char *text, int default_port);
 
 /*
- * Writes the address as text, cut to `text_size` bytes with the end; the bytes it needs without the
- * end.  What was read gives the address again when it is printed and read.  Shown only: a Unix
- * socket without a name as "unix:", and zero bytes in a name as '@'.
+ * Writes the address as text with a final '\0', truncated to `text_size` bytes in all; returns the
+ * length of the whole text without the '\0'.  weft_address_parse turns the text of an address that
+ * it parsed back into the same address.  It cannot turn back two forms of Unix addresses: a socket
+ * without a name prints as "unix:", and a zero byte inside an abstract name prints as '@'.
  *
- * -EINVAL         NULL, or a size that is too small for its kind
+ * -EINVAL         NULL, or an address size that is too large, or too small for its family
  * -EAFNOSUPPORT   neither IPv4 nor IPv6 nor Unix
  */
 WEFT_API int weft_address_print(const weft_address *address, char *text, size_t text_size);
 
-/* The address of a socket, and of its peer.  0, or what getsockname and getpeername give:
- * -ENOTCONN; -ENOTSOCK; -EBADF. */
+/* Store the address of a socket, or of its peer, in *out; never wait.  Return 0, or an error of
+ * getsockname and getpeername: -ENOTCONN, -ENOTSOCK, -EBADF. */
 WEFT_API int weft_local_address(int fd, weft_address *out);
 WEFT_API int weft_peer_address(int fd, weft_address *out);
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
-/* What does not apply to the kind of socket has no effect. */
+/* An option that does not apply to the kind of socket has no effect. */
 typedef struct weft_listen_options {
     uint32_t size;      /* sizeof(weft_listen_options), or 0 */
-    int backlog;        /* connections that wait for an accept; 0: as many as the kernel allows */
-    bool is_datagram;   /* UDP, or datagrams of a Unix socket: read by weft_recvfrom */
-    bool is_v6only;     /* [::] is not for IPv4, too */
-    bool reuses_port;   /* several sockets of IP may have the address, and share what comes */
-    bool has_nodelay;   /* of each connection that is accepted: see weft_socket_nodelay */
-    bool has_keepalive; /* the same, after the time that is set for the machine */
-    bool unlinks_stale; /* a Unix socket in the file system that nobody has open is replaced */
+    int backlog;        /* connections that may wait for an accept; 0: the kernel's maximum */
+    bool is_datagram;   /* UDP, or a Unix datagram socket; read it by weft_recvfrom */
+    bool is_v6only;     /* [::] accepts no IPv4 connections */
+    bool reuses_port;   /* SO_REUSEPORT: several IP sockets share the address and its traffic */
+    bool has_nodelay;   /* TCP_NODELAY on each accepted connection: see weft_socket_nodelay */
+    bool has_keepalive; /* SO_KEEPALIVE on each accepted connection, with the system's times */
+    bool unlinks_stale; /* replaces a Unix socket path on which no process listens */
 } weft_listen_options;
 
 /*
- * A socket that listens at the address; connections are had by weft_accept.  It is closed by
- * weft_close, which does not remove the path of a Unix socket.  A TCP port can be had again as soon
- * as nobody listens there (SO_REUSEADDR).  Where there is no IPv6, ":8080" stands for IPv4 alone.
+ * Creates a socket that listens at the address; accept connections by weft_accept.  The caller owns
+ * the descriptor and closes it by weft_close, which does not remove the path of a Unix socket.  A
+ * TCP port can be reused as soon as its listener is closed (SO_REUSEADDR).  On a machine without
+ * IPv6, ":8080" means IPv4 only.  Never waits.
  *
- * To look whether a path is stale and to replace it are two steps: of two programs that start at
- * the same moment one may lose its path to the other.
+ * To check for a stale path and to replace it are two steps: of two programs that start at the same
+ * moment, one may lose its path to the other.
  *
  * >= 0     the descriptor
- * -EINVAL, -ENAMETOOLONG, -ENODEV   as weft_address_parse; or options that make no sense
- * -EINVAL  a name, too: weft_resolve has its addresses
- * or what socket, bind and listen give: -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, -EMFILE, ...
+ * -EINVAL, -ENAMETOOLONG, -ENODEV   as weft_address_parse; -EINVAL also for invalid options and for
+ *          a host name, whose addresses weft_resolve gives
+ * else     an error of socket, bind or listen: -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, -EMFILE, ...
  */
 WEFT_API int weft_listen(const char *address, const weft_listen_options *options);
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* What a name stands for. */
+/* The addresses of a name. */
 typedef struct weft_addrs {
     size_t count;
-    weft_address *list; /* best first, as the machine is set up to see it */
+    weft_address *list; /* in the system's order of preference */
 } weft_addrs;
 
 /*
- * Looks up the addresses of a host: a name or a number, without brackets.  `service`: the name or
- * the number of a port; NULL: port 0.
+ * Looks up the addresses of a host, given by name or by number without brackets.  `service` is the
+ * name or the number of a port; NULL: port 0.
  *
- * Files and servers are asked by getaddrinfo, on a thread that may block; the worker goes on.  A
- * task that is cancelled or out of time leaves at once, while the thread goes on until it has its
- * answer, which nobody sees.  Numbers need neither thread nor wait.
+ * A name is looked up by getaddrinfo on a blocking thread, and the task waits.  If the task is
+ * cancelled or its deadline passes, the call returns at once; the thread continues until the lookup
+ * ends and discards the answer.  Numbers need neither a thread nor a wait.
  *
- * 0            *out has at least one address, and is given back to weft_addrs_free
+ * 0            *out has at least one address; free it by weft_addrs_free
  * -ENOENT      there is no such host or service
- * -EREMOTEIO   the servers gave no answer
- * -EINVAL      NULL, an empty name, or a number that is no port
- * -ENOMEM; -EAGAIN: a poll task, which cannot wait, or there is no thread for it
+ * -EREMOTEIO   the name servers did not answer
+ * -EINVAL      NULL, an empty name, or a number that is not a port
+ * -ENOMEM      no memory
+ * -EAGAIN      called in a poll task, which cannot wait; or no thread could be started
  * -ECANCELED, -ETIMEDOUT
  */
 WEFT_API int weft_resolve(const char *host, const char *service, weft_addrs **out);
-/* NULL is allowed. */
+/* Frees the result of weft_resolve.  NULL is allowed. */
 WEFT_API void weft_addrs_free(weft_addrs *addrs);
 
 /*
- * Connects to an address, or to "host:service".  A host is looked up as by weft_resolve; if it has
- * several addresses they are tried in turn, IPv6 and IPv4 alternating: the next when one has
- * failed, or after 250 ms; the first connection is taken, the other attempts end.  The deadline of
- * the task is for all of it.  ":8080" is this machine.
+ * Connects to an address, or to "host:service", and waits until the connection is established.  A
+ * host is looked up as by weft_resolve.  If it has several addresses they are tried in turn, IPv6
+ * and IPv4 alternating; the next attempt begins when one has failed or after 250 ms.  The first
+ * connection is used and the other attempts are ended.  The task's deadline covers the whole call.
+ * ":8080" is this machine.
  *
- * >= 0     the descriptor of the connection, a stream
- * or what weft_address_parse, weft_resolve, socket and connect give; if several addresses were
- * tried, the error of the first that failed
+ * >= 0     the descriptor of a stream connection, which the caller owns
+ * -EAGAIN  called in a poll task, which cannot wait
+ * or an error of weft_address_parse, weft_resolve, socket and connect; if several addresses were
+ * tried, the error of the first attempt that failed
  */
 WEFT_API int weft_dial(const char *address);
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
-/* Whether small pieces leave at once, instead of waiting for an answer to those before:
- * TCP_NODELAY.
- */
+/* Sets TCP_NODELAY: small writes are sent at once, without waiting for the acknowledgement of
+ * earlier ones.  Never waits.  Returns 0 or an error of setsockopt. */
 WEFT_API int weft_socket_nodelay(int fd, bool is_on);
 
-/* Asks a silent peer whether it is there, after so many seconds, and then as often; one that does
- * not answer several times (/proc/sys/net/ipv4/tcp_keepalive_probes) is an error, -ETIMEDOUT, of
- * the connection.  0: does not ask.  -EINVAL: above 32767. */
+/* Enables keep-alive probes: the first after `seconds` of silence, and one every `seconds` after
+ * that.  If the peer answers none of several (/proc/sys/net/ipv4/tcp_keepalive_probes), the
+ * connection fails with -ETIMEDOUT.  0 disables them.  Never waits.  Returns 0 or an error of
+ * setsockopt; -EINVAL: above 32767. */
 WEFT_API int weft_socket_keepalive(int fd, unsigned seconds);
 
 WEFT_END

@@ -4,13 +4,13 @@
  *
  *     weft_scope scope;
  *     weft_scope_open(&scope, NULL);
- *     weft_scope_go(&scope, work, arg);      any number, from any task of the scope too
+ *     weft_scope_go(&scope, work, arg);      any number, also from tasks of the scope
  *     int rc = weft_scope_close(&scope);     waits for all; the first error, else 0
  *
- * The first task that fails cancels the others; the owner hears of it by weft_scope_close, and is
- * not cancelled.  The struct lies in the frame of the task that opened it, which must close it
- * before the frame is left; scopes nest.  A task that returns with an open scope is stopped by a
- * check; weft_fail closes its scopes itself.
+ * The first task that fails cancels the others.  The owner is not cancelled; weft_scope_close
+ * returns the error.  The struct lies in the frame of the task that opened it (the owner), which
+ * must close it before it leaves the frame.  Scopes nest.  A task that returns with an open scope
+ * fails a check; weft_fail closes the task's scopes itself.
  */
 #ifndef WEFT_SCOPE_H
 #define WEFT_SCOPE_H
@@ -22,37 +22,43 @@ WEFT_BEGIN
 
 typedef struct weft_scope_options {
     uint32_t size;
-    /* Of all its tasks, and of the owner until close.  0, or later than the owner's: the owner's,
-     * as it was when the scope was opened. */
+    /* The deadline of all tasks of the scope, and of the owner until it closes the scope.  If it is
+     * 0 or later than the owner's deadline at the open, the owner's deadline counts. */
     weft_time deadline;
-    char *message;       /* gets the message of weft_fail of the task that failed first, or "" */
-    size_t message_size; /* bytes there, the end included; a longer message is cut */
+    char *message;       /* receives the weft_fail message of the first failed task, or "" */
+    size_t message_size; /* bytes at `message` with the final '\0'; a longer message is truncated */
 } weft_scope_options;
 
 typedef struct weft_scope {
     uint64_t private_data[20];
 } weft_scope;
 
-/* -EPERM: not inside a task. */
+/* Opens a scope owned by the calling green thread.  Never waits.  -EPERM: not inside a green
+ * thread; -EINVAL: NULL, or options of an unknown size. */
 WEFT_API int weft_scope_open(weft_scope *scope, const weft_scope_options *options);
 
-/* Starts fn(arg) in the scope.  -ENOMEM, -EAGAIN: as weft_spawn; -ECANCELED: the scope was
- * cancelled; -EINVAL: it is closed; -EPERM: not inside a task of the owner's runtime. */
+/* Starts fn(arg) as a task of the scope, without a handle.  May be called by any task of the
+ * owner's runtime while the scope is open.  -ECANCELED: the scope was cancelled; -EINVAL: the scope
+ * is closed, or no function; -EPERM: not inside a task of the owner's runtime; -ENOMEM, -EAGAIN,
+ * -ESHUTDOWN: as weft_spawn. */
 WEFT_API int weft_scope_go(weft_scope *scope, weft_fn fn, void *arg);
+/* weft_scope_go with the options of weft_spawn.  Errors: those of weft_scope_go and weft_spawn. */
 WEFT_API int weft_scope_spawn(weft_scope *scope, weft_fn fn, void *arg,
                               const weft_task_options *options);
 
-/* Cancels all its tasks; `error` (a negative errno) is what close gives, unless there was an error
- * before.  From any task or thread.  -EINVAL: `error` is none, or the scope is not open; then
- * nobody was cancelled. */
+/* Cancels all tasks of the scope.  weft_scope_close then returns `error` (a negative errno), unless
+ * an error came before.  May be called from any task or thread; does not wait.  -EINVAL: `error` is
+ * not negative, or the scope is not open; no task was cancelled. */
 WEFT_API int weft_scope_cancel(weft_scope *scope, int error);
 
-/* Waits for all tasks, always, also if the caller is cancelled or out of time: then the tasks are
- * cancelled too.  The owner's deadline is again what it was when the scope was opened.  The first
- * error, else 0.  -EPERM: not the owner; -EINVAL: not the innermost open scope. */
+/* Waits for all tasks of the scope and closes it.  It always waits: if the owner is cancelled or
+ * its deadline passes, it cancels the tasks and waits on.  Restores the deadline that the owner had
+ * at the open.  Returns 0 or the first error; -EPERM: the caller is not the owner; -EINVAL: not the
+ * innermost open scope. */
 WEFT_API int weft_scope_close(weft_scope *scope);
 
-/* Closes it if it is open: for __attribute__((cleanup(weft_scope_end))). */
+/* Closes the scope if it is open and ignores its error: for
+ * __attribute__((cleanup(weft_scope_end))). */
 WEFT_API void weft_scope_end(weft_scope *scope);
 
 WEFT_END

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/signals.h - signals as events that tasks wait for, and the orderly end of a server.
+ * weft/signals.h - signals as events that tasks wait for, and the graceful shutdown of a server.
  *
- * Weft installs no handler.  A signal that is waited for has to be blocked in every thread of the
- * process: then the kernel keeps it until somebody takes it.  The threads of a runtime have all
- * signals blocked (but for those that report a fault of the thread itself); for the others there is
- * one rule:
+ * Weft installs no handler.  A signal that a task waits for must be blocked in every thread of the
+ * process; the kernel then keeps the signal pending until a task or thread takes it.  The threads
+ * of a runtime block all signals (except those that report a fault of the thread itself).  For the
+ * other threads there is one rule:
  *
  *     weft_signals_block(&set) at the beginning of main, before any other thread is started.
  *
- * Threads inherit it.  A thread that was started before calls it, too.
+ * Threads inherit it.  A thread that was started before must call it too.
  *
- * Only signals to the process come here, by kill, sigqueue, a timer, a terminal; not those to a
- * thread, by pthread_kill or raise.  A standard signal that comes again before it is taken is one;
- * the ones from SIGRTMIN on are counted, up to the limit of the sender (RLIMIT_SIGPENDING).
+ * Only signals to the process are delivered here (kill, sigqueue, a timer, a terminal), not signals
+ * to a thread (pthread_kill, raise).  A standard signal that arrives several times before it is
+ * taken counts once; signals from SIGRTMIN on are queued, up to the sender's limit
+ * (RLIMIT_SIGPENDING).
  *
- * <signal.h> has no sets of signals under -std=c11 alone: define _POSIX_C_SOURCE or _GNU_SOURCE.
+ * <signal.h> declares no signal sets under -std=c11 alone: define _POSIX_C_SOURCE or _GNU_SOURCE.
  */
 #ifndef WEFT_SIGNALS_H
 #define WEFT_SIGNALS_H
@@ -31,57 +32,60 @@ WEFT_BEGIN
 #if defined(SIG_BLOCK) && defined(SI_USER)
 
 /*
- * Blocks these signals in the calling thread, and notes that the process waits for them.  NULL:
- * SIGINT and SIGTERM.  For good: a handler of the program for one of them never runs any more.
+ * Blocks these signals in the calling thread, and records that the process waits for them.  NULL:
+ * SIGINT and SIGTERM.  It cannot be undone: a handler of the program for one of them does not run
+ * any more.  Never waits.
  *
  * 0
- * -EINVAL   an empty set, or one of SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
- *           SIGSYS, which cannot wait
- * -EPERM    inside of a task, where it would be of no use
+ * -EINVAL   an empty set, or one that contains SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+ *           SIGTRAP or SIGSYS, which cannot be kept pending
+ * -EPERM    called inside a task, where it would have no effect
  */
 WEFT_API int weft_signals_block(const sigset_t *set);
 
 /*
- * Waits for one of these signals and takes it: its number, and what is known of it in *info (or
- * NULL).  Of several the one with the lowest number comes first.  Several may wait, for the same
- * signals or others; each signal is taken by one.  Nothing is lost while nobody waits.
+ * Waits for one of these signals and takes it.  Returns its number, and its details in *info unless
+ * `info` is NULL.  If several are pending, the lowest number comes first.  Several tasks and
+ * threads may wait for the same signals or for others; each signal is taken by one of them.  A
+ * signal that arrives while no task waits stays pending.
  *
  * -EINVAL      NULL or an empty set
- * -EPERM       one of them was never given to weft_signals_block; or the caller, a thread that is
- *              no worker, has one of them not blocked
- * -ECANCELED, -ETIMEDOUT   and then none was taken
- * -EAGAIN      in a poll task: there is none now
+ * -EPERM       one of them was never passed to weft_signals_block; or the caller is a non-worker
+ *              thread that has not blocked one of them
+ * -ECANCELED, -ETIMEDOUT   no signal was taken
+ * -EAGAIN      in a poll task: none is pending
  * -EMFILE, -ENFILE, -ENOMEM   no descriptor to wait with
  */
 WEFT_API int weft_signal_wait(const sigset_t *set, siginfo_t *info);
 
 /*
- * The same as a case of weft_select, for green threads.  The signal is taken if the case runs, and
- * only then; its number is the `value` of the case.  Both objects have to stay until the select has
- * returned.  `result`: 0, or -EMFILE, -ENFILE, -ENOMEM; what weft_signal_wait says of bad sets,
- * weft_select does.
+ * weft_signal_wait as a case of weft_select, for green threads.  The signal is taken only if the
+ * case runs; its number is the `value` of the case.  *set and *info must stay valid until the
+ * select has returned.  `result` is 0, -EMFILE, -ENFILE or -ENOMEM.  For an invalid set weft_select
+ * itself returns -EINVAL or -EPERM, as weft_signal_wait does.
  */
 WEFT_API weft_case weft_case_signal(const sigset_t *set, siginfo_t *info);
 
 typedef struct weft_drain_options {
     uint32_t size;
-    const sigset_t *signals; /* that end the server; NULL: SIGINT and SIGTERM */
-    int64_t patience_ns;     /* for the tasks, once it ends; 0: 10 s; WEFT_NEVER: any */
-    /* Called in a task of its own when the listener was closed, to tell others: connections that
-     * would wait for the next request, say.  It may wait; the patience begins when it returns.
-     * NULL: nobody. */
+    const sigset_t *signals; /* the signals that begin the shutdown; NULL: SIGINT and SIGTERM */
+    int64_t patience_ns;     /* grace period of the tasks; 0: 10 s; WEFT_NEVER: no limit */
+    /* Called in a task of its own after the listener was closed, with the number of the signal: for
+     * example to end connections that wait for their next request.  It may wait; the grace period
+     * begins when it returns.  NULL: none. */
     void (*on_begin)(void *context, int number);
     void *context;
 } weft_drain_options;
 
 /*
- * Closes a scope, as weft_scope_close does, of tasks that serve until a signal comes.  Then
+ * Closes a scope, as weft_scope_close does, whose tasks serve until a signal comes.  After the
+ * signal
  *
- *   1. the listener is closed: an accept gives -EBADF, who connects is refused (-1: there is none);
- *      its number is given to nobody else before weft_drain returns
+ *   1. the listener is closed: an accept returns -EBADF and new connections are refused (-1: there
+ *      is no listener); its number is not reused before weft_drain returns
  *   2. on_begin is called
- *   3. the tasks have time to end, as long as the patience lasts and no other signal comes
- *   4. those that are left are cancelled, and waited for
+ *   3. the tasks may end on their own, until the grace period is over or another signal comes
+ *   4. the remaining tasks are cancelled and waited for
  *
  *     weft_signals_block(NULL);                        in main, before weft_run
  *     ...
@@ -89,19 +93,21 @@ typedef struct weft_drain_options {
  *     weft_scope_go(&scope, accept_loop, &server);     each connection another weft_scope_go
  *     int rc = weft_drain(&scope, server.fd, NULL);
  *
- * A task of the scope that fails cancels the others, as ever: a connection that does not want to
- * gives 0, and so does a loop whose accept gave -EBADF; after -EMFILE or -ENFILE it goes on, or the
- * server ends when it has most to do (examples/http.c has such a loop, and an on_begin that ends
- * idle connections).  If no signal comes it ends with the last task, and the listener stays as it
- * is.  If there is no descriptor left to wait with, it looks for the signal every 10 ms.
+ * A task of the scope that fails cancels the others, as in any scope.  So a connection should
+ * return 0 even after an error, and so should a loop whose accept returned -EBADF.  After -EMFILE
+ * or -ENFILE the loop should continue, or the server ends under its highest load (examples/http.c
+ * has such a loop, and an on_begin that ends idle connections).  Without a signal weft_drain ends
+ * with the last task, and the listener stays open.  If no descriptor is free to wait for signals,
+ * it checks for them every 10 ms.  Suspends the calling green thread, which must own the scope.
  *
- * 0            all ended by themselves
- * -ETIMEDOUT   some had to be cancelled
- * -EINTR       the same, because another signal came
- * -EPERM       the signals were not given to weft_signals_block; or as weft_scope_close
- * -EINVAL      as both; after these two the scope is as it was, and has to be closed
- * else         the first error of the scope, or what kept it from waiting for signals: then all
- *              tasks were cancelled
+ * 0            all tasks ended on their own
+ * -ETIMEDOUT   some tasks had to be cancelled after the grace period
+ * -EINTR       some tasks had to be cancelled because another signal came
+ * -EPERM       the signals were not passed to weft_signals_block; or as weft_scope_close
+ * -EINVAL      invalid options or signals; or as weft_scope_close.  After -EPERM and -EINVAL the
+ *              scope is unchanged and must be closed
+ * else         the first error of the scope, or the error that prevented the wait for signals: then
+ *              all tasks were cancelled
  */
 WEFT_API int weft_drain(weft_scope *scope, int listener, const weft_drain_options *options);
 

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/sync.h - what tasks and threads wait for each other with.
+ * weft/sync.h - locks for tasks and threads: mutex, rwlock, semaphore, condition variable.
  *
- * Zeros:    an object that is all zeros is ready; what needs a number has a WEFT_*_INIT(number).
- *           None needs an end, none allocates, and each is at most a cache line.  It must not be
- *           moved or freed while it is locked, or somebody is inside a call with it.
- * Waiting:  suspends the calling task, never its worker's thread; called from a thread that is no
- *           worker it blocks that thread.  The calls whose names begin with try never wait, and
- *           need no runtime at all.
- * Ends:     a wait of a task ends with -ECANCELED when the task is cancelled, and with -ETIMEDOUT
- *           when its deadline comes; nothing has changed then: who goes on after a lock that was
- *           not 0 goes on without it.  A call that need not wait succeeds all the same.  None has
- *           a time limit of its own:
+ * Zeros:    an object of all zeros is initialised; an object that needs a number has a
+ *           WEFT_*_INIT(number).  No object needs clean-up, none allocates, and each fits in a
+ *           cache line.  An object must not be moved or freed while it is locked or while a call on
+ *           it is in progress.
+ * Waiting:  suspends the calling task, never its worker's thread.  A wait on a non-worker thread
+ *           blocks that thread.  Calls named try never wait, and need no runtime.
+ * Errors:   a wait of a task returns -ECANCELED when the task is cancelled and -ETIMEDOUT when its
+ *           deadline passes.  On error the state is unchanged: the lock is not held, no permit was
+ *           taken.  A call that need not wait succeeds even if the task was cancelled.  No call has
+ *           a timeout parameter; use the task's deadline:
  *
  *               weft_time old = weft_deadline_sooner(weft_in(5 * WEFT_MILLISECOND));
- *               int rc = weft_sem_acquire(&seats, 1);
+ *               int rc = weft_sem_acquire(&connections, 1);
  *               weft_deadline(old);
  *
- *           A foreign thread has no deadline and cannot be cancelled: it waits as long as it takes.
- *           Who was cancelled and has to lock something to tidy up stands behind a shield for that:
+ *           A non-worker thread has no deadline and cannot be cancelled; it waits without limit.  A
+ *           cancelled task that must lock something to clean up raises a shield for that:
  *           weft_shield(1), weft_mutex_lock ... weft_shield(0).
- * Grants:   what was given to a task that waits is the task's, even if it is cancelled at that very
- *           moment: the call succeeds, and the next one that waits says -ECANCELED.
- * Order:    who waits longest is served first, but for the mutex, which says why not.
- * Memory:   what was done before an unlock, a release, a notify, an arrival or a done is seen by
- *           whoever the call lets go on.
+ * Grants:   what was granted to a waiting task belongs to it, even if the task is cancelled at that
+ *           moment: the call succeeds, and the task's next wait returns -ECANCELED.
+ * Order:    waiters are served first come, first served, except by the mutex: see there.
+ * Memory:   what a caller did before an unlock, a release, a notify, a barrier wait or a done is
+ *           visible to each task and thread that this call lets continue.
  */
 #ifndef WEFT_SYNC_H
 #define WEFT_SYNC_H
@@ -36,144 +36,148 @@ WEFT_BEGIN
 /* ---- mutex ----------------------------------------------------------------------------------- */
 
 /*
- * Belongs to the task, or foreign thread, that has locked it, until that one unlocks it.  A task
- * may wait for anything else while it has one, and may go on in another thread.
+ * Owned by the task or non-worker thread that locked it, until the owner unlocks it.  The owner may
+ * wait for anything else while it holds the mutex, and may continue on another thread.
  *
- * Who unlocks lets the longest waiting one try, while others may still be faster: a lock that is
- * free is never kept for somebody who does not run yet.  One that was too late a few times gets it
- * handed over, so that nobody waits for ever.
+ * Order: unlock wakes the longest waiter to try, and a running task may take the mutex before it: a
+ * free mutex is not reserved for a waiter that does not run yet.  A waiter that lost this way once
+ * gets the mutex handed over, so none waits for ever.
  *
- * A task that ends, by return or weft_fail or because its runtime is closed by force, unlocks what
- * it holds; this is reported like a failure that nobody saw, with -EOWNERDEAD.  A thread that ends
- * leaves its mutexes locked.
+ * A task that ends, by return, by weft_fail or by a forced close of its runtime, releases the
+ * mutexes that it holds; this is reported like an unobserved failure, with -EOWNERDEAD.  A thread
+ * that ends leaves its mutexes locked.
  */
 typedef struct weft_mutex {
-    uint64_t private_data[6];
+    uint64_t private_data[7];
 } weft_mutex;
 
 /*
- * Locks it; waits until that is possible.
+ * Locks the mutex; waits until it can.
  *
- * 0            it is locked
+ * 0            the caller holds it
  * -EINVAL      NULL
- * -EDEADLK     the caller has it already
- * -ECANCELED   the task was asked to end
- * -ETIMEDOUT   the task's deadline came first
+ * -EDEADLK     the caller holds it already
+ * -ECANCELED   the task was cancelled; the mutex is not held
+ * -ETIMEDOUT   the task's deadline passed; the mutex is not held
  */
 WEFT_API int weft_mutex_lock(weft_mutex *mutex);
 
-/* The same without waiting.  -EAGAIN: somebody else has it. */
+/* Locks the mutex if it is free; never waits.  Returns 0; -EAGAIN: another holder has it; -EDEADLK:
+ * the caller holds it already; -EINVAL: NULL. */
 WEFT_API int weft_mutex_try_lock(weft_mutex *mutex);
 
-/* Unlocks it.  -EPERM: the caller does not have it; -EINVAL: NULL. */
+/* Unlocks the mutex; never waits.  -EPERM: the caller does not hold it; -EINVAL: NULL. */
 WEFT_API int weft_mutex_unlock(weft_mutex *mutex);
 
-/* 1: somebody has it at this moment; 0: nobody.  -EINVAL: NULL. */
+/* Returns 1 if the mutex is locked at this moment, else 0.  -EINVAL: NULL. */
 WEFT_API int weft_mutex_is_locked(const weft_mutex *mutex);
 
 /* ---- rwlock ---------------------------------------------------------------------------------- */
 
 /*
- * Many who read at the same time, or one who writes.  In order of arrival: a writer that waits
- * keeps readers that come later waiting, and readers that wait together are let in together.
+ * Held by many readers or by one writer.  Requests are served in order of arrival: a waiting writer
+ * holds back readers that arrive later, and consecutive waiting readers are admitted together.
  *
- * So a task must not read-lock it twice: a writer that comes in between would wait for the first,
- * and the second for the writer.
+ * A task must not read-lock it twice: a writer that arrives in between waits for the first lock,
+ * and the second lock waits for the writer.
  *
- * A task that ends while it writes unlocks it, as with a mutex.  Who reads is only counted, not
- * known: a task that ends while it reads, by weft_fail or by force, leaves it read-locked, and
- * writers wait until somebody else unlocks it in its place, which anybody may.  A task that may
- * fail while it reads unlocks it in a cleanup.
+ * A task that ends while it holds the write lock releases it, as with a mutex.  Readers are counted
+ * but not recorded: a task that ends with a read lock, by weft_fail or by a forced close, leaves
+ * the rwlock read-locked.  Writers then wait until another task or thread unlocks it in its place,
+ * which is allowed.  A task that may fail while it reads should unlock in a cleanup.
  */
 typedef struct weft_rwlock {
-    uint64_t private_data[7];
+    uint64_t private_data[8];
 } weft_rwlock;
 
 /*
- * Locks it for reading, or for writing; waits until that is possible.
+ * Lock it for reading, or for writing; wait until they can.
  *
- * 0            it is locked
+ * 0            the caller holds it
  * -EINVAL      NULL
- * -EDEADLK     the caller writes already
- * -ECANCELED   the task was asked to end
- * -ETIMEDOUT   the task's deadline came first
+ * -EDEADLK     the caller holds the write lock already
+ * -ECANCELED   the task was cancelled; the lock is not held
+ * -ETIMEDOUT   the task's deadline passed; the lock is not held
  */
 WEFT_API int weft_rwlock_read(weft_rwlock *rwlock);
 WEFT_API int weft_rwlock_write(weft_rwlock *rwlock);
 
-/* The same without waiting.  -EAGAIN: it is locked, or others wait. */
+/* Lock it for reading, or for writing, if that is possible at once; never wait.  Return 0; -EAGAIN:
+ * it is locked, also by the caller, or others wait for it; -EINVAL: NULL. */
 WEFT_API int weft_rwlock_try_read(weft_rwlock *rwlock);
 WEFT_API int weft_rwlock_try_write(weft_rwlock *rwlock);
 
-/* Takes one lock back, whichever the caller has.  -EPERM: somebody else writes, or nobody has it;
- * -EINVAL: NULL. */
+/* Releases one read lock, or the caller's write lock; never waits.  -EPERM: another holder has the
+ * write lock, or it is not locked; -EINVAL: NULL. */
 WEFT_API int weft_rwlock_unlock(weft_rwlock *rwlock);
 
 /* ---- semaphore ------------------------------------------------------------------------------- */
 
-/* A number of permits: seats, connections, slots.  Nobody owns a permit: who releases one need not
- * be who acquired it. */
+/* A number of permits.  Permits have no owner: any task or thread may release what another one
+ * acquired. */
 typedef struct weft_sem {
     uint64_t private_data[4];
 } weft_sem;
 
-/* Of one semaphore, at most. */
+/* The maximum number of permits of one semaphore. */
 #define WEFT_PERMITS_MAX UINT32_MAX
 
-/* With so many permits at first; all zeros has none. */
+/* Initialiser with an initial number of permits; all zeros has none. */
 /* clang-format off */
 #define WEFT_SEM_INIT(permits) {{(uint64_t)(uint32_t)(permits) << 1, 0, 0, 0}}
 /* clang-format on */
 
-/* The same for one that is not static.  Nobody uses it yet.  -EINVAL: NULL. */
+/* Initialises a semaphore that is not static, before its first use.  -EINVAL: NULL. */
 WEFT_API int weft_sem_init(weft_sem *sem, uint32_t permits);
 
 /*
- * Takes so many permits, all at once; waits until there are as many and all who came before have
- * theirs.  A request for many is not passed by small ones that come later.
+ * Takes `count` permits at once; waits until that many are free and all earlier waiters are served.
+ * A small request does not overtake an earlier large one.
  *
- * 0            it has them
+ * 0            the caller has the permits
  * -EINVAL      NULL, or a count of 0
- * -ECANCELED   the task was asked to end
- * -ETIMEDOUT   the task's deadline came first
+ * -ECANCELED   the task was cancelled; no permit was taken
+ * -ETIMEDOUT   the task's deadline passed; no permit was taken
  */
 WEFT_API int weft_sem_acquire(weft_sem *sem, uint32_t count);
 
-/* The same without waiting.  -EAGAIN: there are not as many, or others wait. */
+/* Takes `count` permits if they are free; never waits.  Returns 0; -EAGAIN: there are fewer, or
+ * others wait; -EINVAL: NULL, or a count of 0. */
 WEFT_API int weft_sem_try_acquire(weft_sem *sem, uint32_t count);
 
-/* Gives so many permits.  -EINVAL: NULL, or a count of 0; -EOVERFLOW: it would have more than
- * WEFT_PERMITS_MAX, and has as many as before. */
+/* Adds `count` permits; never waits.  -EINVAL: NULL, or a count of 0; -EOVERFLOW: there would be
+ * more than WEFT_PERMITS_MAX; no permit was added. */
 WEFT_API int weft_sem_release(weft_sem *sem, uint32_t count);
 
-/* How many nobody has taken, at this moment.  -EINVAL: NULL. */
+/* Returns the number of free permits at this moment.  -EINVAL: NULL. */
 WEFT_API int64_t weft_sem_permits(const weft_sem *sem);
 
 /* ---- condition variable ---------------------------------------------------------------------- */
 
-/* Where those wait for whom something under a mutex is not as they need it. */
+/* Lets tasks and threads wait until a condition that a mutex protects may have become true. */
 typedef struct weft_cond {
     uint64_t private_data[4];
 } weft_cond;
 
 /*
- * Unlocks the mutex, waits for a signal, and locks the mutex again, whatever the result.  What was
- * waited for may have changed again meanwhile, so:
+ * Unlocks the mutex, waits for a signal, and locks the mutex again, whatever the result.  The
+ * condition may have become false again meanwhile, so:
  *
  *     weft_mutex_lock(&mutex);
  *     while (rc == 0 && is_empty(queue)) {
  *         rc = weft_cond_wait(&not_empty, &mutex);
  *     }
  *
- * 0            there was a signal
+ * 0            it was signalled
  * -EINVAL      NULL
- * -EPERM       the caller does not have the mutex
- * -ECANCELED   the task was asked to end
- * -ETIMEDOUT   the task's deadline came first
+ * -EPERM       the caller does not hold the mutex
+ * -ECANCELED   the task was cancelled; the mutex is held
+ * -ETIMEDOUT   the task's deadline passed; the mutex is held
  */
 WEFT_API int weft_cond_wait(weft_cond *cond, weft_mutex *mutex);
 
-/* Lets the longest waiting one go on, or all.  With or without the mutex.  -EINVAL: NULL. */
+/* Wake the longest waiter, or all waiters.  May be called with or without the mutex; never wait.
+ * -EINVAL: NULL. */
 WEFT_API int weft_cond_signal(weft_cond *cond);
 WEFT_API int weft_cond_broadcast(weft_cond *cond);
 

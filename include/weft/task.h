@@ -5,26 +5,29 @@
  *     weft_task *t = weft_go(work, arg);     starts it now
  *     intptr_t result = weft_await(t);       waits for its end
  *
- * Handles:  a handle is a counted reference; weft_await and weft_drop take it back.
- * Waiting:  a call that "waits" suspends the calling task and never its worker's thread; called
- *           from a thread that is no worker it blocks that thread.
- * Cancel:   a call that waits gives -ECANCELED once the calling task was cancelled, and -ETIMEDOUT
- *           once its deadline has passed; each time anew, until the task ends or stands behind a
- *           shield.  Both end a wait that has begun.  A call that need not wait mostly succeeds all
- *           the same: a loop whose calls may never wait calls weft_check.
- * Blocking: a system call that waits, or a long computation, keeps the worker's thread; other
- *           workers go on, and after 10 ms a spare one stands in for it.  weft_check in a long loop
- *           lets others run; weft_blocking calls a function on a thread of its own.
+ * Handles:  a handle is a counted reference.  weft_await and weft_drop consume it.
+ * Waiting:  a call that "waits" suspends the calling task, never its worker's thread.  On a
+ *           non-worker thread it blocks that thread.
+ * Cancel:   a call that waits returns -ECANCELED once the calling task was cancelled, and
+ *           -ETIMEDOUT once its deadline has passed.  It does so every time, until the task ends or
+ *           raises a shield.  Both also end a wait that has begun.  A call that need not wait
+ *           usually succeeds in spite of them: a loop whose calls may never wait should call
+ *           weft_check.
+ * Blocking: a blocking system call or a long computation keeps the worker's thread.  Other workers
+ *           continue, and after 10 ms another thread, a spare, runs the worker's other tasks.
+ *           weft_check in a long loop lets other tasks run; weft_blocking calls a function on a
+ *           thread of the blocking pool.
  * Stacks:   64 KiB are usable unless the options say otherwise (16 KiB .. 64 MiB, rounded up to a
- *           power of two); who needs more is reported and the process ends.  Compile with
- *           -fstack-clash-protection, as weft's pkg-config and CMake files say: else a frame of
- *           more than a page can jump over the guard.
- * C++:      an exception must not leave a task's function, and weft_fail runs no destructors. Which
- *           exceptions are being handled is known by thread, not by task: inside of a catch block
- *           there must be no call that waits or yields.  Keep what you need, and wait after it.
- * Threads:  a task may go on in another thread after every call that waits or yields.  Addresses
- *           of thread-local variables, and errno, must not be kept across such calls, nor may a
- *           lock of pthreads be held.
+ *           power of two).  A stack overflow is reported and ends the process.  Compile with
+ *           -fstack-clash-protection, which Weft's pkg-config and CMake files add: without it a
+ *           frame of more than a page can jump over the guard.
+ * C++:      an exception must not leave a task's function, and weft_fail runs no destructors.  The
+ *           C++ runtime records the exceptions being handled per thread, not per task: a catch
+ *           block must not contain a call that waits or yields.  Copy what is needed and wait after
+ *           the block.
+ * Threads:  a task may continue on another thread after every call that waits or yields.  Do not
+ *           keep addresses of thread-local variables, errno included, across such a call, and do
+ *           not hold a pthread lock across it.
  */
 #ifndef WEFT_TASK_H
 #define WEFT_TASK_H
@@ -35,161 +38,209 @@ WEFT_BEGIN
 
 enum weft_priority {
     WEFT_PRIORITY_NORMAL,
-    WEFT_PRIORITY_HIGH, /* before the others, yet every 8th turn is theirs */
-    WEFT_PRIORITY_LOW,  /* after the others, yet one in a few dozen turns is theirs */
+    WEFT_PRIORITY_HIGH, /* before the others, except in every 8th tick */
+    WEFT_PRIORITY_LOW,  /* after the others, except in every 64th tick */
 };
 
 typedef struct weft_task_options {
     uint32_t size; /* sizeof(weft_task_options), or 0 */
     enum weft_priority priority;
-    const char *name;      /* copied, cut to 31 characters; NULL: none */
-    size_t stack_size;     /* usable bytes; 0: the runtime's */
-    size_t arg_copy;       /* so many bytes at `arg` are copied, and the task gets the copy */
-    bool is_pinned;        /* always on one thread, and no other worker takes it */
-    bool is_detached;      /* no handle is given, as with `out` NULL */
-    bool keeps_fp_control; /* has a rounding mode of its own, also across waits */
+    const char *name;      /* copied, truncated to 31 characters; NULL: none */
+    size_t stack_size;     /* usable bytes; 0: the runtime's default */
+    size_t arg_copy;       /* copies this many bytes at `arg`; the task receives the copy */
+    bool is_pinned;        /* always runs on the same thread; no other worker takes it */
+    bool is_detached;      /* returns no handle, as with `out` NULL */
+    bool keeps_fp_control; /* keeps its own floating-point rounding mode across waits */
 } weft_task_options;
 
-/* Starts fn(arg); the handle, or NULL when out of memory, or over a limit of the runtime, or not
- * inside a task.  A handle is awaited or dropped: one that is forgotten keeps the task's memory,
- * and its failure from being told.  Without a handle: weft_spawn(NULL, fn, arg, NULL). */
+/* Starts fn(arg) as a new task.  Returns a handle, or NULL if there is no memory, a limit of the
+ * runtime is reached, the runtime is closing, or the caller is not a task.  The caller must await
+ * or drop the handle: a forgotten handle keeps the task's memory, and its failure is never
+ * reported.  To start a task without a handle: weft_spawn(NULL, fn, arg, NULL). */
 WEFT_API weft_task *weft_go(weft_fn fn, void *arg) __attribute__((warn_unused_result));
 
-/* The same with options.  `out` NULL: detached.  -EINVAL: no function, a stack size out of range,
- * an arg_copy without arg, options of an unknown size; -ENOMEM; -EAGAIN: a limit of the runtime;
- * -ESHUTDOWN: it is closing; -EPERM: not inside a task (use weft_runtime_spawn). */
+/*
+ * Starts fn(arg) as a new task with options.  *out receives a handle; with `out` NULL the task is
+ * detached.  Waits only if the runtime has `spawn_waits` and a limit is reached.
+ *
+ * -EINVAL      no function, a stack size or priority out of range, an arg_copy without arg, options
+ *              of an unknown size
+ * -ENOMEM      no memory
+ * -EAGAIN      a limit of the runtime is reached
+ * -ESHUTDOWN   the runtime is closing
+ * -EPERM       the caller is not a task: use weft_runtime_spawn
+ */
 WEFT_API int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_options *options);
 
-/* Waits for the task's end, gives its result and takes the handle back.  If the caller is cancelled
- * or out of time: -ECANCELED or -ETIMEDOUT, the handle is gone too, and the task goes on.  NULL:
- * -ENOMEM, or outside of tasks, where weft_go gives nothing else, -EPERM; so that
- * weft_await(weft_go(...)) is complete.  Awaiting oneself: -EDEADLK, and the handle stays.  The
- * message of a weft_fail goes with the handle; who wants it calls weft_join and weft_task_message.
+/*
+ * Waits for the end of the task, consumes the handle and returns the task's result.
+ *
+ * -ECANCELED, -ETIMEDOUT   the caller was interrupted; the handle is consumed, the task continues
+ * -EDEADLK                 the task is the caller, which keeps the handle
+ * -EPERM                   in a child process after fork, if the task has not ended; the handle is
+ *                          consumed
+ *
+ * NULL is allowed, so weft_await(weft_go(...)) needs no check in between.  For NULL a task gets the
+ * error of its last weft_go that failed (-ENOMEM, -EAGAIN, -ESHUTDOWN, -EINVAL), or -ENOMEM if none
+ * has failed.  Outside of tasks, where weft_go always returns NULL, the result is -EPERM.
+ *
+ * The message of weft_fail is freed with the last handle; to read it use weft_join and
+ * weft_task_message.
  */
 WEFT_API intptr_t weft_await(weft_task *task);
 
-/* Waits for the task's end and keeps the handle; several may join.  0 and the result in *result
- * (which may be NULL); -ECANCELED, -ETIMEDOUT: the caller's; -EDEADLK: oneself. */
+/* Waits for the end of the task and keeps the handle; several tasks and threads may join one task.
+ * Returns 0 and stores the task's result in *result, which may be NULL.  Errors: -ECANCELED,
+ * -ETIMEDOUT: the caller was interrupted; -EDEADLK: the task is the caller; -EINVAL: NULL. */
 WEFT_API int weft_join(weft_task *task, intptr_t *result);
 
-/* 0 and the result if the task has ended; -EAGAIN: it has not.  Never waits. */
+/* Returns 0 and the result in *result (may be NULL) if the task has ended; -EAGAIN if it has not;
+ * -EINVAL for NULL.  Never waits.  Keeps the handle. */
 WEFT_API int weft_try_join(weft_task *task, intptr_t *result);
 
-/* Waits for all; results[i], if `results` is given, is that of tasks[i].  Takes all handles back;
- * NULL among them counts as a task that failed with -ENOMEM. The first error of a task in order of
- * the array, else 0; -ECANCELED, -ETIMEDOUT: the caller's, and the tasks go on. */
+/*
+ * Waits for all tasks, consumes all handles and, if `results` is not NULL, stores the result of
+ * tasks[i] in results[i].  A NULL handle counts as a task that failed with the
+ * error of weft_await(NULL).
+ *
+ * Returns 0, or the error of the first failed task in array order; -ECANCELED, -ETIMEDOUT: the
+ * caller was interrupted, the handles are consumed and the tasks continue; -EDEADLK: the caller is
+ * one of the tasks; -EINVAL: `tasks` is NULL; -EPERM: in a child process after fork.  With the last
+ * three the caller keeps the handles.
+ */
 WEFT_API int weft_await_all(weft_task **tasks, size_t count, intptr_t *results);
 
-/* Waits for the first to end, cancels the others and waits for them too; takes all handles back.
- * The index of the first, with its result in *result; -EINVAL: count 0, or no task; -ENOMEM: only
- * for more than 8, and as with -EINVAL the handles stay; else as above. */
+/*
+ * Waits until the first task ends, cancels the others and waits for them too, and consumes all
+ * handles.  Returns the index of the first task and stores its result in *result, which may be
+ * NULL.
+ *
+ * -ECANCELED, -ETIMEDOUT   the caller was interrupted; the handles are consumed and the tasks
+ *                          continue
+ * -EINVAL                  count is 0, or a handle is NULL
+ * -EDEADLK                 the caller is one of the tasks
+ * -ENOMEM                  only for more than 8 tasks
+ * -EPERM                   in a child process after fork
+ * With the last four the caller keeps the handles.
+ */
 WEFT_API int weft_race(weft_task **tasks, size_t count, intptr_t *result);
 
-/* One more handle of the same task, to be dropped or awaited on its own; the argument. */
+/* Adds a handle of the same task, to be dropped or awaited on its own.  Returns its argument, which
+ * must not be NULL. */
 WEFT_API weft_task *weft_task_ref(weft_task *task);
 
-/* Takes the handle back; the task goes on.  NULL is allowed. */
+/* Consumes the handle; the task continues.  NULL is allowed.  Never waits. */
 WEFT_API void weft_drop(weft_task *task);
 
-/* Asks the task to end: from now on its waits give -ECANCELED.  0, also when it has ended; -EINVAL:
- * NULL. */
+/* Cancels the task: its current wait and all later waits return -ECANCELED, except while the task
+ * is shielded (weft_shield).  Does not wait for the task.  Returns 0, also if the task has ended;
+ * -EINVAL for NULL. */
 WEFT_API int weft_cancel(weft_task *task);
 
-/* 0, or -ECANCELED, or -ETIMEDOUT: what a wait would say.  Lets others run if the task has had its
- * share: for loops that compute.  Outside of a task: 0. */
+/* Cancellation point for loops that compute.  Yields if the task has used up its budget or another
+ * worker requested it.  Returns 0, or -ECANCELED or -ETIMEDOUT as a wait would.  Outside a task it
+ * returns 0. */
 WEFT_API int weft_check(void);
 
-/* on != 0: one shield more, behind which cancelling and deadlines have no effect; 0: one less.
- * Nests up to 255.  -EOVERFLOW; -EINVAL: there is none; -EPERM: not inside a task. */
+/* Raises (on != 0) or lowers (on == 0) the calling task's shield.  While the shield depth is above
+ * 0, cancellation and deadlines have no effect.  Returns 0; -EOVERFLOW: the depth is 255 already;
+ * -EINVAL: the depth is 0; -EPERM: not inside a task. */
 WEFT_API int weft_shield(int on);
 
-/* Lets others run.  0; -ECANCELED or -ETIMEDOUT after it did so.  Outside of a task: sched_yield.
- */
+/* Lets other tasks run.  Returns 0, or -ECANCELED or -ETIMEDOUT after it has yielded.  Outside a
+ * task it calls sched_yield. */
 WEFT_API int weft_yield(void);
 
-/* Sets the point in time after which waits give -ETIMEDOUT (WEFT_NEVER: none); gives the old one.
- * A later one than the old one lifts that, too: who has a limit of its own inside of its caller's
- * wants weft_deadline_sooner.  Of the calling task alone: one that it starts has none, but for
- * those of a scope, which have that of the scope, and the pieces of weft_for and its like.  Outside
- * of tasks it does nothing, and gives WEFT_NEVER. */
+/* Sets the calling task's deadline, after which its waits return -ETIMEDOUT (WEFT_NEVER: none), and
+ * returns the old one.  A later deadline replaces an earlier one; to only ever tighten it use
+ * weft_deadline_sooner.  Deadlines are per task.  A new task has none, with two exceptions: a task
+ * of a scope has the scope's, and a fork (weft/fork.h), also one of weft_for, has its caller's.
+ * Outside a task it does nothing and returns WEFT_NEVER. */
 WEFT_API weft_time weft_deadline(weft_time deadline);
-/* The same, unless the old one comes before it. */
+/* Sets the calling task's deadline unless the present one is earlier; returns the old one.  Outside
+ * a task it does nothing and returns WEFT_NEVER. */
 WEFT_API weft_time weft_deadline_sooner(weft_time deadline);
 
-/* The calling task; NULL outside.  Borrowed: no handle is given. */
+/* Returns the calling task; NULL outside a task.  Borrowed: adds no handle. */
 WEFT_API weft_task *weft_self(void);
 
-/* Unique in the process, never 0.  Workers take ids in blocks, so they do not count tasks. */
+/* Returns the task's id, which is unique in the process and never 0; 0 for NULL.  Workers reserve
+ * ids in blocks, so ids do not count tasks. */
 WEFT_API uint64_t weft_task_id(const weft_task *task);
 
-/* on != 0: the task stays on its present thread until as many calls with 0.  -EINVAL: it is not
- * pinned; -EOVERFLOW: 65535 times already; -EPERM: not inside a task. */
+/* on != 0: pins the calling task to its present thread until an equal number of calls with 0.
+ * Returns 0; -EINVAL: the task is not pinned; -EOVERFLOW: it is pinned 65535 times already; -EPERM:
+ * not inside a task. */
 WEFT_API int weft_pin(int on);
 
 /* ---- failing --------------------------------------------------------------------------------- */
 
-/* Runs when the task is ended by weft_fail before it was taken off.  It lies in the caller's frame,
- * so it must be taken off before that is left: a task that returns with one is stopped by a check.
- */
+/* A function to call if weft_fail ends the task.  The record lies in the caller's frame and must be
+ * popped before that frame is left: a task that returns with a cleanup pushed fails a check. */
 typedef struct weft_cleanup {
     void (*fn)(void *arg);
     void *arg;
     struct weft_cleanup *next; /* private */
 } weft_cleanup;
 
-/* Puts a cleanup on the task's list.  Only inside a task. */
+/* Pushes a cleanup on the calling task's list.  Only inside a green thread; a check stops other
+ * callers. */
 WEFT_API void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg);
-/* Takes the newest one off; runs it if `run` is not 0. */
+/* Removes the newest cleanup, which `cleanup` must be; runs it if `run` is not 0.  Only inside a
+ * green thread. */
 WEFT_API void weft_cleanup_pop(weft_cleanup *cleanup, int run);
 
-/* Ends the calling task from any depth with the result `error` (a negative errno) and a message,
- * after its cleanups, newest first; if one of these fails in turn, its error and message count.
- * Only inside a task. */
+/* Ends the calling task from any call depth with the result `error` (a negative errno) and a
+ * message.  Runs the task's cleanups first, newest first, behind a shield; they may wait.  If a
+ * cleanup calls weft_fail, its error and message replace the first ones.  Does not return.  Only
+ * inside a green thread; a check stops other callers. */
 WEFT_API void weft_fail(int error, const char *format, ...)
     __attribute__((noreturn, format(printf, 2, 3)));
 
-/* The message of weft_fail of a task that has ended, "" for none; the bytes it needs without the
- * end.  -EAGAIN: it has not ended. */
+/* Copies the weft_fail message of a task that has ended to `text`, "" if there is none, truncated
+ * to text_size.  Returns its length without the final '\0'.  -EAGAIN: the task has not ended;
+ * -EINVAL: NULL. */
 WEFT_API int weft_task_message(const weft_task *task, char *text, size_t text_size);
 
 /* ---- task-local storage ---------------------------------------------------------------------- */
 
 typedef uint32_t weft_key;
 
-/* A key for the whole process; `destroy`, if not NULL, gets each task's value at its end unless
- * that is NULL.  -EAGAIN: there are 64 already. */
+/* Creates a key for the whole process; keys are never freed.  At the end of each task `destroy`, if
+ * not NULL, is called with the task's value unless that is NULL.  -EAGAIN: there are 64 keys
+ * already; -EINVAL: `out` is NULL. */
 WEFT_API int weft_key_new(weft_key *out, void (*destroy)(void *value));
 
-/* Where the calling task keeps its value, NULL at first.  NULL: out of memory, no such key, or not
- * inside a task. */
+/* Returns the address of the calling task's value for the key; the value is NULL at first.  Returns
+ * NULL if there is no memory, the key does not exist, or the caller is not a task. */
 WEFT_API void **weft_local(weft_key key);
 
-/* ---- looking at tasks ------------------------------------------------------------------------ */
+/* ---- inspecting tasks ------------------------------------------------------------------------ */
 
 enum weft_state {
     WEFT_CREATED,  /* has not run yet */
-    WEFT_RUNNABLE, /* may run, as soon as a worker has time */
+    WEFT_RUNNABLE, /* is queued, or about to be */
     WEFT_RUNNING,
     WEFT_BLOCKED, /* waits: see weft_info.wait */
     WEFT_COMPLETED,
     WEFT_FAILED,    /* ended with a result < 0 */
-    WEFT_CANCELLED, /* ended with -ECANCELED after it was asked to */
+    WEFT_CANCELLED, /* ended with -ECANCELED after it was cancelled */
 };
 
 /* What a task waits for. */
 enum weft_wait {
     WEFT_WAIT_NOTHING,
     WEFT_WAIT_TASK,        /* the end of a task, `wait_object` */
-    WEFT_WAIT_TASKS,       /* the end of any of several: weft_race */
+    WEFT_WAIT_TASKS,       /* the end of the first of several tasks: weft_race */
     WEFT_WAIT_OUTER_TASK,  /* the end of a task of another runtime */
-    WEFT_WAIT_OUTER_TASKS, /* any of several, some of them of another runtime */
+    WEFT_WAIT_OUTER_TASKS, /* the first of several tasks, some of them of another runtime */
     WEFT_WAIT_SCOPE,       /* the end of all tasks of a scope */
-    WEFT_WAIT_ROOM,        /* room for a spawn */
-    WEFT_WAIT_WORLD,       /* its turn to stop the world */
+    WEFT_WAIT_ROOM,        /* admission of a spawn: a limit of the runtime is reached */
+    WEFT_WAIT_WORLD,       /* another caller to start the world again */
     WEFT_WAIT_TIME,        /* a point in time */
-    WEFT_WAIT_WAKER,       /* a poll task: that somebody wakes it */
-    WEFT_WAIT_BLOCKING,    /* a function on a thread of its own: weft_blocking */
-    WEFT_WAIT_MUTEX,       /* a mutex, `wait_object`; the same holds for what follows */
+    WEFT_WAIT_WAKER,       /* a wake-up of this poll task */
+    WEFT_WAIT_BLOCKING,    /* a function on a thread of the blocking pool: weft_blocking */
+    WEFT_WAIT_MUTEX,       /* a mutex, `wait_object`; likewise for the kinds below */
     WEFT_WAIT_RWLOCK,
     WEFT_WAIT_SEMAPHORE,
     WEFT_WAIT_CONDITION,
@@ -197,12 +248,12 @@ enum weft_wait {
     WEFT_WAIT_ONCE,
     WEFT_WAIT_NOTIFY,
     WEFT_WAIT_GROUP,
-    WEFT_WAIT_SEND,     /* room in a channel */
-    WEFT_WAIT_RECEIVE,  /* an item of a channel, of whatever kind */
-    WEFT_WAIT_SELECT,   /* the first of several; no object */
-    WEFT_WAIT_READABLE, /* a descriptor, whose number `wait_object` is */
+    WEFT_WAIT_SEND,     /* free space in a channel, or a receiver */
+    WEFT_WAIT_RECEIVE,  /* an item of a channel of any kind */
+    WEFT_WAIT_SELECT,   /* the first of several cases; no object */
+    WEFT_WAIT_READABLE, /* a descriptor; `wait_object` is its number */
     WEFT_WAIT_WRITABLE,
-    WEFT_WAIT_OUTER_SELECT, /* the first of several, some of which come from outside; no object */
+    WEFT_WAIT_OUTER_SELECT, /* the first of several cases, some of them external; no object */
     WEFT_WAIT_KINDS
 };
 
@@ -216,9 +267,8 @@ typedef struct weft_info {
     enum weft_wait wait; /* if blocked */
     const void *wait_object;
     uint64_t wait_task_id; /* if it waits for one task */
-    weft_time
-        wait_since;    /* as of the worker's last look at the clock, about a millisecond before */
-    weft_time created; /* as of the last look at the clock by the worker that spawned it */
+    weft_time wait_since;  /* by the worker's cached clock, which may be about a millisecond old */
+    weft_time created;     /* by the cached clock of the worker that spawned it */
     weft_time deadline;
     weft_fn fn;
     const void *site; /* the address after the call that spawned it */
@@ -226,17 +276,17 @@ typedef struct weft_info {
     enum weft_priority priority;
     uint32_t shields;
     uint64_t runs;     /* how often it was resumed */
-    size_t stack_size; /* 0: it has no stack at the moment */
+    size_t stack_size; /* 0: it has no stack at present */
     bool has_run;
-    bool is_cancelled; /* asked to end */
+    bool is_cancelled; /* weft_cancel was called */
     bool is_pinned;
     bool is_detached;
 } weft_info;
 
-/* A snapshot.  -EINVAL: NULL. */
+/* Fills *out with a snapshot of the task.  Never waits.  -EINVAL: NULL. */
 WEFT_API int weft_task_info(const weft_task *task, weft_info *out);
 
-/* The vocabularies of the five designs that Weft unites, S0 to S4 in docs/promises.md. */
+/* The state names of the five designs that Weft unites, S0 to S4 in docs/promises.md. */
 enum weft_style {
     WEFT_STYLE_WEFT,    /* created ready running blocked completed failed cancelled */
     WEFT_STYLE_STEAL,   /* S0: Ready Running Blocked Complete */
@@ -246,9 +296,9 @@ enum weft_style {
     WEFT_STYLE_POLL,    /* S4: IDLE SCHEDULED RUNNING COMPLETE */
 };
 
-/* The state in the words of a design; never NULL. */
+/* Returns the name of the state in the given style; never NULL. */
 WEFT_API const char *weft_state_name(const weft_info *info, enum weft_style style);
-/* What it waits for, as a word. */
+/* Returns a word for what a task waits for; never NULL. */
 WEFT_API const char *weft_wait_name(enum weft_wait wait);
 
 WEFT_END

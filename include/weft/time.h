@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/time.h - sleeping, and doing something at regular times.
+ * weft/time.h - sleeping, and periodic ticks.
  *
- * Time is a number of nanoseconds on CLOCK_MONOTONIC: it does not jump when somebody sets the clock
- * of the machine, and stands still while the machine is suspended.  No wait ends before its time.
- * How late it ends depends on the machine; on an idle one by less than a millisecond.
+ * Time is a number of nanoseconds on CLOCK_MONOTONIC: it does not jump when the machine's clock is
+ * set, and it stands still while the machine is suspended.  No wait ends before its time.  How late
+ * it ends depends on the machine; on an idle one it is less than a millisecond.
  *
- * A task that sleeps costs no thread: its worker goes on with others.  A thread that is no worker
- * may call these too, and is blocked.
+ * A sleeping task keeps no thread: its worker runs other tasks.  A non-worker thread may call these
+ * functions too and is blocked.
  */
 #ifndef WEFT_TIME_H
 #define WEFT_TIME_H
@@ -20,41 +20,42 @@ WEFT_BEGIN
 #define WEFT_MILLISECOND INT64_C(1000000)
 #define WEFT_SECOND INT64_C(1000000000)
 
-/* Now.  Costs some 20 ns. */
+/* Returns the present time.  Costs about 20 ns. */
 WEFT_API weft_time weft_now(void);
 
 /*
- * The point in time that lies so many nanoseconds ahead, for weft_deadline and weft_sleep_until;
- * WEFT_NEVER if it would be beyond the end of time.  A negative number gives one in the past.
+ * Returns the point in time `ns` nanoseconds from now, for weft_deadline and weft_sleep_until;
+ * WEFT_NEVER if it would overflow.  A negative number gives a point in the past.
  *
  *     weft_time old = weft_deadline_sooner(weft_in(5 * WEFT_SECOND));
- *     ... each call that waits gives -ETIMEDOUT from then on ...
+ *     ... after 5 seconds each call that waits returns -ETIMEDOUT ...
  *     weft_deadline(old);
  */
 WEFT_API weft_time weft_in(int64_t ns);
 
 /*
- * Waits so many nanoseconds; 0 lets others run.
+ * Waits for `ns` nanoseconds; 0 only yields.
  *
- * 0            it has
+ * 0            the time has passed
  * -EINVAL      a negative number
- * -ECANCELED   the task was asked to end
+ * -ECANCELED   the task was cancelled
  * -ETIMEDOUT   the task's deadline came first
  */
 WEFT_API int weft_sleep(int64_t ns);
 
-/* The same until a point in time.  One that has passed is no error: the task only lets others run.
- * WEFT_NEVER waits until the task is cancelled, or its deadline comes. */
+/* Waits until the given point in time.  If it has passed, the task only yields; that is no error.
+ * WEFT_NEVER waits until the task is cancelled or its deadline passes.  Errors: -ECANCELED,
+ * -ETIMEDOUT. */
 WEFT_API int weft_sleep_until(weft_time at);
 
-/* What an interval does about ticks that nobody waited for when they came. */
+/* What an interval does about ticks that came while its user was not waiting for them. */
 enum weft_missed {
-    WEFT_MISSED_BURST, /* they come at once, one after the other, until it has caught up */
-    WEFT_MISSED_DELAY, /* the next tick comes a period after the one that was late */
-    WEFT_MISSED_SKIP,  /* they are left out; the next comes when it would have come anyway */
+    WEFT_MISSED_BURST, /* delivers them one after the other, without a pause, until none is left */
+    WEFT_MISSED_DELAY, /* the next tick comes one period after the late one was delivered */
+    WEFT_MISSED_SKIP,  /* leaves them out; the next tick comes at its regular time */
 };
 
-/* Ticks with equal distances.  Belongs to one task or thread at a time; needs no end. */
+/* Ticks at equal distances.  Belongs to one task or thread at a time; needs no clean-up. */
 typedef struct weft_interval {
     weft_time next; /* when the next tick comes */
     int64_t period; /* in nanoseconds */
@@ -62,10 +63,10 @@ typedef struct weft_interval {
 } weft_interval;
 
 /*
- * The first tick comes one period from now.
+ * Initialises an interval; its first tick comes one period from now.
  *
- * 0         it is set up
- * -EINVAL   NULL, a period that is not positive, or no such enum weft_missed
+ * 0
+ * -EINVAL   NULL, a period that is not positive, or an unknown enum weft_missed
  */
 WEFT_API int weft_interval_init(weft_interval *interval, int64_t period, enum weft_missed missed);
 
@@ -78,10 +79,10 @@ WEFT_API int weft_interval_init(weft_interval *interval, int64_t period, enum we
  *         show_progress();
  *     }
  *
- * > 0          how many ticks have come since the last time: 1, or with WEFT_MISSED_SKIP one more
- *              for each that was left out
+ * > 0          the number of ticks since the last call: 1, or with WEFT_MISSED_SKIP one more for
+ *              each tick that was left out
  * -EINVAL      NULL, or not initialised
- * -ECANCELED   the task was asked to end
+ * -ECANCELED   the task was cancelled
  * -ETIMEDOUT   the task's deadline came first; the tick is still to come
  */
 WEFT_API int64_t weft_interval_wait(weft_interval *interval);

@@ -2,9 +2,10 @@
 /*
  * weft/types.h - the few types that every other header uses.
  *
- * Rules for all of Weft: a result >= 0 is success, a result < 0 is a negative errno; errno itself
- * is neither set nor read.  Structs of options begin with `size`, all zero bytes mean defaults, and
- * NULL stands for a struct of zeros.
+ * Results: a result >= 0 is success, a result < 0 is a negative errno.  Weft neither sets nor reads
+ *          errno itself.
+ * Options: a struct of options begins with `size`.  All zero bytes mean the defaults, and a NULL
+ *          pointer means a struct of zeros.
  */
 #ifndef WEFT_TYPES_H
 #define WEFT_TYPES_H
@@ -23,13 +24,13 @@
 #define WEFT_END
 #endif
 
-/* What a task does.  A result < 0 is a negative errno: the task failed. */
+/* The function of a task.  A result < 0 is a negative errno: the task failed. */
 typedef intptr_t (*weft_fn)(void *arg);
 
 /* A point in time: nanoseconds on CLOCK_MONOTONIC. */
 typedef int64_t weft_time;
 
-/* The point in time that never comes. */
+/* A point in time that never comes: no deadline. */
 #define WEFT_NEVER INT64_MAX
 
 typedef struct weft_task weft_task;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/weft.h - all of Weft: tasks for C, woven over a few threads.
+ * weft/weft.h - includes every header of Weft except two.
  *
- * But for weft/net.h, addresses and connections, and weft/signals.h: they need <sys/socket.h> and
- * <signal.h>, whose names (send, listen, kill, ...) a program may use for its own functions.
+ * weft/net.h (addresses and connections) and weft/signals.h are left out.  They include
+ * <sys/socket.h> and <signal.h>, whose names (send, listen, kill, ...) a program may use for its
+ * own functions.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H

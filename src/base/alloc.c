@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/alloc.c - the library's only way to the heap: a replaceable allocator, counters that show
- * a leak, and a fault point so that tests can make every allocation fail in turn.
+ * base/alloc.c - the library's only access to the heap: a replaceable allocator, counters that
+ * reveal leaks, and a fault point with which tests make each allocation fail in turn.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static const struct wf_allocator libc_allocator = {libc_alloc, free};
 
 static WF_ATOMIC(const struct wf_allocator *) allocator; /* NULL: libc's */
 
-/* Relaxed counters: read to compare before with after, when the threads are quiet. */
+/* [any: add]  relaxed: statistics, which tests compare while no other thread allocates. */
 static WF_ATOMIC(uint64_t) allocated;
 static WF_ATOMIC(uint64_t) freed;
 static WF_ATOMIC(uint64_t) refused;
@@ -32,20 +32,22 @@ int wf_allocator_set(const struct wf_allocator *new_allocator)
     if (wf_load_relaxed(&allocated) != wf_load_relaxed(&freed)) {
         return -EBUSY;
     }
-    wf_store_release(&allocator, new_allocator); /* pairs with current() */
+    wf_store_release(&allocator, new_allocator); /* release: pairs with allocator_current */
     return 0;
 }
 
-static const struct wf_allocator *current(void)
+static const struct wf_allocator *allocator_current(void)
 {
-    const struct wf_allocator *set = wf_load_acquire(&allocator); /* pairs with the store above */
+    /* acquire: pairs with wf_allocator_set. */
+    const struct wf_allocator *set = wf_load_acquire(&allocator);
     return set != NULL ? set : &libc_allocator;
 }
 
 void *wf_alloc_aligned(size_t alignment, size_t size)
 {
     WEFT_ASSERT(wf_is_power_of_two(alignment));
-    void *memory = WF_FAULT("alloc") ? NULL : current()->alloc(alignment, size == 0 ? 1 : size);
+    void *memory =
+        WF_FAULT("alloc") ? NULL : allocator_current()->alloc(alignment, size == 0 ? 1 : size);
     if (memory == NULL) {
         (void)wf_fetch_add_relaxed(&refused, 1);
         return NULL;
@@ -78,7 +80,7 @@ void wf_free(void *memory)
     if (memory == NULL) {
         return;
     }
-    current()->free(memory);
+    allocator_current()->free(memory);
     (void)wf_fetch_add_relaxed(&freed, 1);
 }
 

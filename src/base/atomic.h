@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/atomic.h - the one place where memory orders are written.
+ * base/atomic.h - the only file with memory orders.
  *
- * Every access to memory that two threads share goes through a named operation of this header,
- * so that one swap of the header turns the real source of a queue or a protocol into a model:
- * with WF_MODEL defined, tests/model/model_atomic.h gives the same names to a checker that runs
- * the code under every interleaving and under three memory models.
+ * Every access to shared memory goes through a named operation of this header.  Replacing the
+ * header turns the real source of a queue or a protocol into a model program: with WF_MODEL
+ * defined, tests/model/model_atomic.h implements the same names in a checker that runs the code
+ * under every interleaving and under three memory models.
  *
- *   WF_ATOMIC(T)            a shared cell.  It is a struct, so that `x = 1` or `x++` on it does
- *                           not compile: C would silently make it sequentially consistent.
- *   wf_<op>_<order>(&cell)  the operations; the order is part of the name and cannot be left out.
- *   wf_plain_load/store     shared memory that a protocol protects (a queue's slot): no atomic
- *                           instruction, but the checker and TSan watch it for races.
- *   wf_counter_*            statistics with one writer; never used to decide anything, and
- *                           therefore no step of the model.
+ *   WF_ATOMIC(T)            an atomic cell.  It is a struct, so that `x = 1` or `x++` does not
+ *                           compile: C would make either sequentially consistent.
+ *   wf_<op>_<order>(&cell)  the operations; the memory order is part of the name.
+ *   wf_plain_load/store     shared memory that a protocol protects, such as a queue's slot: no
+ *                           atomic instruction, but the checker and TSan check it for races.
+ *   wf_counter_*            statistics with one writer.  No decision depends on them, so they are
+ *                           no steps of the model.
  *
- * There are no acquire or release fences: TSan cannot see them, and each has a form on the
- * access itself.  The one fence is wf_fence_seq_cst(), for store-then-load protocols.
+ * There are no acquire or release fences: TSan does not support them, and an acquire or release
+ * access can replace each.  The only fence is wf_fence_seq_cst(), for store-load (Dekker)
+ * protocols.
  */
 #ifndef WF_BASE_ATOMIC_H
 #define WF_BASE_ATOMIC_H
@@ -35,7 +36,7 @@
         _Atomic(T) value;                                                                          \
     }
 
-/* Before the cell is shared; no ordering. */
+/* Only before the cell is shared; no ordering. */
 #define wf_atomic_init(cell, v) atomic_init(&(cell)->value, (v))
 
 #define wf_load_relaxed(cell) atomic_load_explicit(&(cell)->value, memory_order_relaxed)
@@ -58,9 +59,9 @@
     atomic_exchange_explicit(&(cell)->value, (v), memory_order_seq_cst)
 
 /*
- * Strong compare-and-exchange: true when *expected was found and replaced, else *expected holds
- * what was found.  A failed one is a relaxed load, or an acquire where the name ends in _both or
- * seq_cst (a retry loop then goes by what stands behind the value it was given).
+ * Strong compare-and-exchange.  True: the cell held *expected and holds `v` now.  False: *expected
+ * is set to the value found.  A failed exchange is a relaxed load, except for the names that end in
+ * _both or seq_cst: there it is an acquire load, for retry loops that dereference the value found.
  */
 #define wf_cas_relaxed(cell, expected, v)                                                          \
     atomic_compare_exchange_strong_explicit(&(cell)->value, (expected), (v), memory_order_relaxed, \
@@ -126,17 +127,17 @@
 #endif
 #endif
 
-/* The cheap end of a pair of fences, the other end of which is wf_barrier_everywhere: keeps the
- * compiler from moving anything across. */
+/* The fast side of an asymmetric fence; wf_barrier_everywhere is the slow side.  It only stops the
+ * compiler from reordering across it. */
 #define wf_fence_light() atomic_signal_fence(memory_order_seq_cst)
 
 #ifdef WF_TSAN
-/* TSan ignores fences.  A read-modify-write of one shared cell orders what they order, and more:
- * each hands everything over to the next, so TSan may miss a race that the model finds. */
+/* TSan ignores fences.  A read-modify-write of one shared cell orders at least as much as they do.
+ * It also synchronises each fence with the next, so TSan may miss a race that the model finds. */
 #define wf_fence_seq_cst() ((void)wf_fetch_add_seq_cst(&wf_tsan_fence_cell, 1))
 #elif defined(__x86_64__)
-/* A locked no-op: 6-8 ns where mfence, which clang emits, takes 21.  Below the top of the stack,
- * whose line the return is about to load: measured 3 ns less in the deque's push and pop. */
+/* A locked no-op: 6-8 ns; mfence, which clang emits, takes 21.  It writes below the stack pointer
+ * and not to the line that the return is about to load: 3 ns less in the deque's push and pop. */
 #define wf_fence_seq_cst() __asm__ volatile("lock; orl $0, -64(%%rsp)" ::: "memory", "cc")
 #else
 #define wf_fence_seq_cst() atomic_thread_fence(memory_order_seq_cst)
@@ -145,11 +146,11 @@
 #define wf_plain_load(p) (*(p))
 #define wf_plain_store(p, v) ((void)(*(p) = (v)))
 
-/* One writer, any reader: a relaxed load and store, so no locked instruction. */
+/* One writer, any number of readers: a relaxed load and a relaxed store, no locked instruction. */
 #define wf_counter_add(cell, n) wf_store_relaxed((cell), wf_load_relaxed(cell) + (n))
 #define wf_counter_read(cell) wf_load_relaxed(cell)
 
-/* Inside a loop that waits for another thread's store. */
+/* For a loop that waits for another thread's store. */
 #if defined(__x86_64__)
 #define wf_spin_hint() __builtin_ia32_pause()
 #elif defined(__aarch64__)
@@ -160,7 +161,7 @@
 
 #endif /* WF_MODEL */
 
-/* Cells that are passed by address to functions need a named type. */
+/* Named types, for cells whose address is passed to a function. */
 typedef WF_ATOMIC(int32_t) wf_atomic_i32;
 typedef WF_ATOMIC(uint32_t) wf_atomic_u32;
 typedef WF_ATOMIC(uint64_t) wf_atomic_u64;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/base.h - what every layer stands on: assertions, allocation, lists, random numbers.
+ * base/base.h - the foundation of all layers: assertions, allocation, lists, random numbers.
  *
- * Promises:     nothing here waits, prints (but for a panic) or keeps a thread.
+ * Promises:      nothing here blocks, starts a thread, or prints, except a panic.
  * Must not know: Linux, threads, queues, tasks.  libc only.
  *
  * Three levels of assertions:
- *   WEFT_CHECK(c)        always compiled in: cheap, guards memory or exactly-once promises
- *   WEFT_ASSERT(c)       all builds but release
- *   WEFT_ASSERT_SLOW(c)  builds with WF_SLOW_ASSERT: walks a structure
- * One condition each, so that the report names what was wrong.
+ *   WEFT_CHECK(c)        always compiled in: cheap, guards memory or an exactly-once property
+ *   WEFT_ASSERT(c)       all builds except release
+ *   WEFT_ASSERT_SLOW(c)  builds with WF_SLOW_ASSERT: walks a data structure
+ * Each has one condition, so that the report names what is wrong.
  *
- * Three aids for tests, compiled away in release:
- *   WF_REACHED("layer.what")  a rare branch that the test suite must reach at least once
- *   WF_JITTER()               a race window: hostile builds dawdle here, from the seed
- *   WF_FAULT("what")          a call that can fail: true when the test wants it to fail now
+ * Three test hooks, compiled away in release:
+ *   WF_REACHED("layer.what")  reached mark: a rare branch that the test suite must take
+ *   WF_JITTER()               race window: hostile builds delay the thread here, by the seed
+ *   WF_FAULT("what")          fault point: true when the test makes this call fail
  */
 #ifndef WF_BASE_BASE_H
 #define WF_BASE_BASE_H
@@ -28,10 +28,12 @@
 
 /* ---- assertions ---------------------------------------------------------------------------- */
 
-/* [any]  Called with the reason before the process aborts; must not return to the failed code. */
+/* [any]  Runs before the process aborts.  `what` is the failed condition.  The process aborts when
+ * the hook returns; the hook must not resume the failed code. */
 typedef void (*wf_panic_fn)(const char *file, int line, const char *what);
 
-/* [any]  Sets the hook (NULL: the default, which writes one line to stderr); gives the old one. */
+/* [any]  Sets the panic hook and returns the previous one.  NULL: the default, which writes one
+ * line to stderr. */
 wf_panic_fn wf_panic_hook(wf_panic_fn hook);
 
 /* [any]  Calls the hook, then aborts. */
@@ -55,15 +57,15 @@ _Noreturn void wf_panic(const char *file, int line, const char *what);
 #define WEFT_ASSERT_SLOW(c) ((void)sizeof(c))
 #endif
 
-/* ---- aids for tests ------------------------------------------------------------------------ */
+/* ---- test hooks ---------------------------------------------------------------------------- */
 
-/* A branch that some test must take.  One per place, in a section that the test harness reads. */
+/* A reached mark.  One per WF_REACHED, in a linker section that the test harness reads. */
 struct wf_mark {
     const char *name;
     WF_ATOMIC(uint32_t) is_reached;
 };
 
-#if defined(WF_TEST_AIDS) && !defined(WF_MODEL)
+#if defined(WF_TEST_HOOKS) && !defined(WF_MODEL)
 #define WF_REACHED(mark_name)                                                                      \
     do {                                                                                           \
         static struct wf_mark wf_this_mark                                                         \
@@ -83,50 +85,56 @@ struct wf_mark {
 #define WF_JITTER() ((void)0)
 #endif
 
-/* [any]  Every mark linked into this program; gives their number. */
+/* [any]  Sets *first to the marks linked into this program and returns their number. */
 size_t wf_marks(const struct wf_mark **first);
 
-/* [any]  Seeds the jitter of this process; threads derive their own streams from it. */
+/* [any]  Seeds the jitter of this process.  Each thread derives its own stream from the seed. */
 void wf_jitter_seed(uint64_t seed);
+/* [any]  Yields, spins, or does neither, at random: see WF_JITTER. */
 void wf_jitter(void);
-/* [any]  Heads or tails, from the same numbers. */
+/* [any]  A random boolean from the thread's jitter stream. */
 bool wf_jitter_coin(void);
 
-/* [any]  Makes the n-th call (from 1) through WF_FAULT from now on fail, once, in whichever thread
- * it happens; 0 disarms.  Allocation is such a call.  Process-wide. */
+/* [any]  Makes the nth execution of a fault point (counted from 1, in all threads) fail once; 0
+ * disarms.  Every allocation is a fault point.  Process-wide. */
 void wf_fault_arm(uint64_t nth);
-/* [any]  Calls of this name neither count nor fail from now on (NULL: all do): those of threads
- * that come and go as they like would make every count another one. */
+/* [any]  Fault points of this name neither count nor fail (NULL: all do).  Without this, fault
+ * points in threads that start and end at random times would make the count differ from run to
+ * run. */
 void wf_fault_ignore(const char *what);
-/* [any]  Faultable calls since the last wf_fault_arm. */
+/* [any]  The number of executed fault points since the last wf_fault_arm. */
 uint64_t wf_fault_calls(void);
-/* [any]  True when the armed call was reached and failed; `what` is then its name. */
+/* [any]  True when the armed fault point failed; *what is then its name, else NULL. */
 bool wf_fault_hit(const char **what);
-/* [any]  One faultable call; true when it shall fail. */
+/* [any]  Executes the fault point `what`; true when it must fail. */
 bool wf_fault_now(const char *what);
 
 /* ---- allocation ---------------------------------------------------------------------------- */
 
-/* The allocator below ours.  `alloc` gets a power of two as alignment and a size above 0. */
+/* The allocator that wf_alloc calls.  `alloc` gets an alignment that is a power of two and a size
+ * above 0; it returns NULL when out of memory. */
 struct wf_allocator {
     void *(*alloc)(size_t alignment, size_t size);
     void (*free)(void *memory);
 };
 
 struct wf_alloc_stats {
-    uint64_t allocated; /* blocks given out since the start */
-    uint64_t freed;     /* blocks taken back */
-    uint64_t refused;   /* calls that gave NULL */
+    uint64_t allocated; /* blocks allocated since the process started */
+    uint64_t freed;     /* blocks freed since then */
+    uint64_t refused;   /* allocations that failed */
 };
 
-/* [any]  Sets the allocator (NULL: libc's).  Only while no block is out. -EBUSY otherwise. */
+/* [any]  Sets the allocator (NULL: libc's).  -EBUSY: a block is still allocated. */
 int wf_allocator_set(const struct wf_allocator *allocator);
 
-/* [any]  `size` 0 gives a block of one byte.  NULL when out of memory. */
+/* [any]  The caller owns the block and frees it by wf_free.  NULL when out of memory.  A size of 0
+ * gives a block of one byte. */
 void *wf_alloc(size_t size);
-void *wf_alloc_zeroed(size_t count, size_t size); /* NULL too when count * size overflows */
+void *wf_alloc_zeroed(size_t count, size_t size); /* NULL also when count * size overflows */
 void *wf_alloc_aligned(size_t alignment, size_t size);
-void wf_free(void *memory); /* NULL is allowed */
+/* [any]  NULL is allowed. */
+void wf_free(void *memory);
+/* [any]  The counters are exact only while no other thread allocates. */
 void wf_alloc_stats(struct wf_alloc_stats *out);
 
 /* ---- numbers ------------------------------------------------------------------------------- */
@@ -136,20 +144,21 @@ static inline bool wf_is_power_of_two(size_t n)
     return n != 0 && (n & (n - 1)) == 0;
 }
 
-/* xorshift128+: two words of state, a few instructions a number; not for secrets. */
+/* xorshift128+: two words of state, a few instructions a number; not cryptographic. */
 struct wf_random {
     uint64_t state[2];
 };
 
-/* [owner]  Any seed is good, 0 too. */
+/* [owner]  Any seed is valid, 0 too. */
 void wf_random_init(struct wf_random *random, uint64_t seed);
-/* [owner] */
+/* [owner]  The next 64 random bits. */
 uint64_t wf_random_next(struct wf_random *random);
-/* [owner]  A number below `bound` (at least 1), without division or noticeable bias. */
+/* [owner]  A number below `bound`, which is at least 1.  No division; the bias is negligible. */
 uint32_t wf_random_below(struct wf_random *random, uint32_t bound);
 
-/* Reads a whole decimal number within [min, max].  -EINVAL: no number, or something after it;
- * -ERANGE: outside.  *out untouched on error. */
+/* [any]  Parses `text`, which may be NULL, as an unsigned decimal number within [min, max].
+ * -EINVAL: empty, or not only digits; -ERANGE: outside of [min, max].  *out is untouched on
+ * error. */
 int wf_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 
 /* ---- intrusive lists ----------------------------------------------------------------------- */
@@ -157,27 +166,29 @@ int wf_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 #define wf_container_of(pointer, type, member)                                                     \
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-/* A link that its owner embeds.  Queues carry addresses of these and nothing else. */
+/* A link embedded in an item.  Queues hold pointers to these and nothing else. */
 struct wf_node {
     struct wf_node *next;
 };
 
-/* A chain of nodes with both ends known; what moves between queues in a batch. */
+/* A singly linked list with both ends and its length: a batch that moves between queues.  All zero
+ * bytes is empty. */
 struct wf_chain {
     struct wf_node *first;
     struct wf_node *last;
     size_t count;
 };
 
-/* [owner]  `chain` all zero is empty. */
+/* [owner]  Appends `node`. */
 void wf_chain_push(struct wf_chain *chain, struct wf_node *node);
-struct wf_node *wf_chain_pop(struct wf_chain *chain); /* NULL when empty */
-/* Moves the first `count` to the end of `to`; there are as many. */
+/* [owner]  Removes the first node and returns it; NULL when empty. */
+struct wf_node *wf_chain_pop(struct wf_chain *chain);
+/* [owner]  Moves the first `count` nodes to the end of `to`; `from` has at least `count`. */
 void wf_chain_move(struct wf_chain *to, struct wf_chain *from, size_t count);
-/* [owner]  Moves all of `from` behind `to`; `from` is empty afterwards. */
+/* [owner]  Moves all nodes to the end of `to`; `from` is empty afterwards. */
 void wf_chain_append(struct wf_chain *to, struct wf_chain *from);
 
-/* Doubly linked ring with a head; a member can leave from the middle without knowing its list. */
+/* A circular doubly linked list with a head.  A link can be removed without the head. */
 struct wf_list {
     struct wf_list *next;
     struct wf_list *prev;
@@ -207,7 +218,7 @@ static inline void wf_list_push_front(struct wf_list *head, struct wf_list *link
     wf_list_push_back(head->next, link);
 }
 
-/* The link may be removed again: it is left pointing to itself. */
+/* [owner]  The link points to itself afterwards, so removing it again is harmless. */
 static inline void wf_list_remove(struct wf_list *link)
 {
     link->prev->next = link->next;
@@ -215,7 +226,7 @@ static inline void wf_list_remove(struct wf_list *link)
     wf_list_init(link);
 }
 
-/* NULL when empty. */
+/* [owner]  Removes the first link and returns it; NULL when empty. */
 static inline struct wf_list *wf_list_pop_front(struct wf_list *head)
 {
     struct wf_list *first = head->next;
@@ -228,26 +239,31 @@ static inline struct wf_list *wf_list_pop_front(struct wf_list *head)
 
 /* ---- lock ranks ---------------------------------------------------------------------------- */
 
-/* A thread takes locks in rising rank only; os/lock.c checks it in builds with assertions. */
+/*
+ * The lock order: a thread that holds a lock of rank r may take locks of ranks above r only.
+ * os/lock.c checks this in builds with assertions.  A rank is below 64.
+ *
+ * Rank 0 is the exception: a thread may hold several locks of rank 0 and must order them by other
+ * means, such as by address.
+ */
 enum wf_lock_rank {
-    WF_RANK_SYNC = 0,        /* what users wait in: several together by address */
-    WF_RANK_GATE = 1,        /* spawns from outside */
-    WF_RANK_URING = 1,       /* requests to the kernel: those that it refuses wake tasks */
-    WF_RANK_WORLD = 2,       /* whose turn it is to stop the world */
-    WF_RANK_MONITOR = 11,    /* who is in play */
-    WF_RANK_SCOPE = 3,       /* the tasks of a scope */
-    WF_RANK_JOIN = 4,        /* those who wait for a task */
-    WF_RANK_ROOM = 5,        /* those who wait for room */
-    WF_RANK_FAILURE = 6,     /* failures nobody saw */
-    WF_RANK_TIMERS = 7,      /* the timers of a worker */
-    WF_RANK_TASK_POOL = 8,   /* memory of tasks */
-    WF_RANK_BLOCKING = 9,    /* jobs and threads of blocking work */
-    WF_RANK_INJECT = 10,     /* the global queue */
-    WF_RANK_CHILD = 11,      /* what is known of a child process */
-    WF_RANK_OVERFLOW = 49,   /* the signal handlers of the process */
-    WF_RANK_STACK_POOL = 50, /* free stacks */
-    WF_RANK_SLAB_LIST = 51,  /* all slabs of the process */
-    WF_RANK_TRACE = 63,      /* events of threads that are no worker: under any other lock */
+    WF_RANK_SYNC = 0,        /* wf_waitq: a wait queue of the sync layer */
+    WF_RANK_GATE = 1,        /* a runtime: spawns from non-worker threads against close */
+    WF_RANK_URING = 2,       /* a wf_uring: submission; a refused request wakes its task */
+    WF_RANK_WORLD = 3,       /* a runtime: the owner and the waiters of stop the world */
+    WF_RANK_SCOPE = 4,       /* a scope: its list of tasks */
+    WF_RANK_JOIN = 5,        /* wf_join_locks: the joiners of a task */
+    WF_RANK_LIMIT = 6,       /* a runtime: spawns that wait for admission */
+    WF_RANK_TIMERS = 7,      /* a worker: its timer wheel */
+    WF_RANK_TASK_POOL = 8,   /* wf_task_pool: free task headers, unobserved failures */
+    WF_RANK_BLOCKING = 9,    /* the blocking pool: its jobs and threads */
+    WF_RANK_INJECT = 10,     /* wf_inject: the global queue and the priority queues */
+    WF_RANK_MONITOR = 11,    /* a runtime: active workers and parked spares */
+    WF_RANK_CHILD = 12,      /* weft_child: its pipes and exit status */
+    WF_RANK_OVERFLOW = 49,   /* the process: installation of the signal handlers */
+    WF_RANK_STACK_POOL = 50, /* wf_stack_pool: free stacks */
+    WF_RANK_SLAB_LIST = 51,  /* the process: the registry of slabs */
+    WF_RANK_TRACE = 63,      /* the trace ring of non-worker threads: taken under any lock */
 };
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * base/config.h - every limit and tunable: value, unit, range, reason.
  *
- * The model build (WF_MODEL) shrinks capacities and index widths so that full, empty and
- * wrap-around all lie within a search that can be exhausted.
+ * The model build (WF_MODEL) shrinks capacities and index widths.  The checker then reaches full,
+ * empty and wrap-around in a search that it can exhaust.
  */
 #ifndef WF_BASE_CONFIG_H
 #define WF_BASE_CONFIG_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The address sanitizer watches; for the thread sanitizer see atomic.h. */
+/* Defined in builds with the address sanitizer.  For the thread sanitizer see base/atomic.h. */
 #if defined(__SANITIZE_ADDRESS__)
 #define WF_ASAN 1
 #elif defined(__has_feature)
@@ -20,12 +20,14 @@
 #endif
 #endif
 
-/* Bytes.  Both supported CPUs have 64-byte lines; cells written by different threads stand this
- * far apart.  x86 fetches lines in pairs, yet 128 measured no better here and doubles a worker. */
+/* Bytes of a cache line on both supported CPUs.  Cells that different threads write are this far
+ * apart.  x86 prefetches lines in pairs, but 128 measured no better here and doubles a worker. */
 #define WF_CACHE_LINE 64
 
-/* Slots of a worker's ring, a power of two.  Go and Tokio chose the same number; the overflow
- * batch is half of it. */
+/* ---- run queues and the global queue ------------------------------------------------------- */
+
+/* Slots of a worker's ring, a power of two.  Go and Tokio use 256 too.  Half of the ring overflows
+ * into the global queue at once. */
 #ifdef WF_MODEL
 #define WF_RING_CAPACITY 4u
 typedef uint8_t wf_ring_pos;
@@ -37,8 +39,8 @@ typedef uint64_t wf_ring_pair;
 #endif
 #define WF_RING_POS_BITS (8u * (unsigned)sizeof(wf_ring_pos))
 
-/* Slots of a deque's buffer, powers of two.  The first buffer fits two cache lines of a page; the
- * last bounds what a runaway producer may take (1 GiB of pointers). */
+/* Slots of a deque's buffer, powers of two.  The first buffer takes two cache lines.  The largest
+ * bounds the memory of a runaway producer: 1 GiB of pointers. */
 #ifdef WF_MODEL
 #define WF_DEQUE_CAPACITY_MIN 1u
 #define WF_DEQUE_CAPACITY_MAX 16u
@@ -51,165 +53,198 @@ typedef uint64_t wf_deque_pos;
 typedef int64_t wf_deque_diff;
 #endif
 
-/* When more than this many wait in the global queue, what is needed to go on with one is not in the
- * CPU's caches any more; of its stack that are about so many lines. */
-#define WF_QUEUE_FAR 4096u
-#define WF_FRAME_LINES 6u
-/* The same of one that waits for a descriptor, with the beginning of its buffer: calls are deeper
- * there, and what they read into lies above them. */
-#define WF_FRAME_LINES_IO 12u
+/* Tasks left in the global queue above which a worker prefetches the stacks of the tasks that it
+ * has just fetched.  After a queue this long a stack is no longer in the CPU's caches. */
+#define WF_PREFETCH_QUEUE_MIN 4096u
+/* Cache lines prefetched of each such stack: about what a resumed task touches. */
+#define WF_PREFETCH_LINES 6u
+/* Cache lines of the next task's stack that a worker prefetches before an I/O system call.  More
+ * than above: a task suspended in an I/O call is some frames deeper, and the start of the buffer
+ * that it reads into, above these frames, is prefetched too. */
+#define WF_PREFETCH_LINES_IO 12u
 
-/* Items a worker takes from the global queue at once: len / workers, within these.  A larger
- * share would let one worker drain the queue, a smaller would take the lock too often. */
+/* Tasks that a worker takes from the global queue at once: its length / workers, within these
+ * bounds.  A larger share would let one worker drain the queue; a smaller one would take the lock
+ * too often. */
 #define WF_INJECT_BATCH_MIN 4u
 #define WF_INJECT_BATCH_MAX 64u
-/* The smaller batch of the depth-first order: one to run and up to this many to keep. */
+/* Tasks that a worker in depth-first order keeps from one fetch, beside the task that it runs
+ * at once. */
 #define WF_INJECT_BATCH_DEPTH_FIRST 16u
-/* When a ring has room for less than so many, and not for all in the global queue, it gives way. */
-#define WF_CROWD (WF_RING_CAPACITY / 4)
-/* ... and not before they had so many nanoseconds of turns: 1000 tasks that yield take 46 to 80 ns
- * a turn if they give way after one each, and 31 as it is. */
-#define WF_CROWD_NS INT64_C(100000)
 
-/* Workers of one runtime.  The bitmap of sleepers grows with it, one word for 64; a notify reads
- * them in turn.  Larger machines exist, but one runtime across more would want several. */
+/* Free slots of the ring below which a worker rotates it behind the global queue, if the global
+ * queue has more tasks than there are free slots. */
+#define WF_ROTATE_FREE_MIN (WF_RING_CAPACITY / 4)
+/* Nanoseconds between two rotations of one ring, at least.  1000 tasks that yield take 46 to 80 ns
+ * a slice if the ring is rotated whenever each of its tasks has run once, and 31 ns with this
+ * limit, because the ring's tasks are still in cache. */
+#define WF_ROTATE_NS INT64_C(100000)
+
+/* ---- workers and ticks --------------------------------------------------------------------- */
+
+/* Workers of one runtime, spares included.  The bitmap of sleepers has one word for 64 workers, and
+ * a notify scans all words.  Machines with more CPUs exist; a program there should use several
+ * runtimes. */
 #ifdef WF_MODEL
 #define WF_WORKERS_MAX 64u
 #else
 #define WF_WORKERS_MAX 1024u
 #endif
 
-/* Tasks that a worker runs out of its slot one after the other before it looks at its ring: two
- * that wake each other would otherwise keep everybody else waiting. */
+/* Tasks that a worker runs from its LIFO slot in a row before it takes one from its ring.  Two
+ * tasks that wake each other would otherwise starve the ring. */
 #define WF_LIFO_RUNS_MAX 3u
 
-/* A worker looks at the global queue about this often, in nanoseconds: so many turns lie between
- * two looks as fit into it by the moving average of a turn, in which the newest counts a tenth; but
- * no more than a full ring takes to give everybody in it one. */
+/* Nanoseconds within which a worker checks the global queue.  The check is due after as many ticks
+ * as fit into this time by the moving average of a slice. */
 #define WF_GLOBAL_LATENCY_NS INT64_C(1000000)
+/* Ticks between two checks of the global queue, at most: a full ring, in which each task runs
+ * once. */
 #define WF_GLOBAL_INTERVAL_MAX (WF_RING_CAPACITY - 1)
-#define WF_TURN_FIRST_NS INT64_C(50000)
-#define WF_TURN_WEIGHT 10
-/* While turns are longer than this, in nanoseconds, the clock is read at each of them; it costs
- * 16 ns.  That they have become so is seen after WF_CLOCK_INTERVAL_MAX turns at the latest. */
-#define WF_TURN_LONG_NS INT64_C(1000)
-/* ... and else at least every so many turns. */
+/* Nanoseconds: the moving average of a slice before the first measurement. */
+#define WF_SLICE_FIRST_NS INT64_C(50000)
+/* The newest slice has a weight of 1 / this in the moving average. */
+#define WF_SLICE_WEIGHT 10
+/* Nanoseconds of a slice above which the worker reads the clock at every tick.  A reading costs
+ * 16 ns.  The worker notices that slices became long after WF_CLOCK_INTERVAL_MAX ticks at most. */
+#define WF_SLICE_LONG_NS INT64_C(1000)
+/* Ticks between two readings of the clock while slices are short, at most. */
 #define WF_CLOCK_INTERVAL_MAX 32u
 
-/* Nanoseconds after which a task that runs is asked to let others run: at its next weft_check. */
-#define WF_TURN_MAX_NS INT64_C(10000000)
+/* Nanoseconds of a slice after which the leader or the control thread sets the preempt request: the
+ * task yields at its next weft_check.  Go's forcePreemptNS has the same value. */
+#define WF_SLICE_MAX_NS INT64_C(10000000)
 
-/* Nanoseconds between looks at the driver of workers that have enough to do. */
-#define WF_DRIVER_LOOK_NS INT64_C(200000)
+/* Nanoseconds between two polls of the driver by busy workers, and between two submissions of the
+ * I/O requests that a busy worker has batched. */
+#define WF_DRIVER_POLL_NS INT64_C(200000)
 
-/* Events that are taken from the kernel at once: at most, and if nobody says otherwise. */
+/* Events taken from the kernel by one poll: the maximum and the default of `io_events_max`. */
 #define WF_IO_EVENTS_MAX 256u
 
-/* Nanoseconds of a turn after which a spare stands in for the worker, if nothing is said; and how
- * many spares there may be. */
+/* Nanoseconds of a slice after which the task is a hog and a spare takes over for its worker: the
+ * default of `hog_ns`. */
 #define WF_HOG_NS INT64_C(10000000)
+/* Spares of a runtime: the default of `spares_max`. */
 #define WF_SPARES_DEFAULT 64u
 
-/* Operations of a task on the runtime that succeed at once, before it has to let others run. */
+/* Operations of a task that succeed at once before it must yield.  Tokio's budget is 128 too. */
 #define WF_TASK_BUDGET 128u
 
-/* Every so many turns of a worker's loop, the order of priorities is left aside: normal tasks go
- * before high ones, and a low one before normal ones. */
-#define WF_TURN_OF_NORMAL 8u
-#define WF_TURN_OF_LOW 64u
+/* Ticks.  At every WF_NORMAL_INTERVAL-th tick normal tasks go before those of high priority, and at
+ * every WF_LOW_INTERVAL-th tick a task of low priority goes before normal ones.  Without this a
+ * steady load of one priority would starve the others. */
+#define WF_NORMAL_INTERVAL 8u
+#define WF_LOW_INTERVAL 64u
 
-/* Forks of one task that lie open for others to take, at a time: with the word that asks for more
- * they fill a cache line, which is all that a thief reads. */
+/* ---- forks and loops ----------------------------------------------------------------------- */
+
+/* Forks in the shared part of a task's split deque.  With the word that requests more they fill one
+ * cache line, which is all that a thief reads. */
 #ifdef WF_MODEL
-#define WF_FORK_PLACES 2u
+#define WF_FORK_SHARED_MAX 2u
 #else
-#define WF_FORK_PLACES 7u
+#define WF_FORK_SHARED_MAX 7u
 #endif
 
-/* Nanoseconds of a piece of a loop whose grain was left to us: see par/pace.c. */
-#define WF_PIECE_NS INT64_C(5000)
-/* Indices of a range that is split before anything is known of it. */
-#define WF_PIECES_FEW ((size_t)64)
+/* Nanoseconds of one chunk of a loop without an explicit grain: see par/grain.c. */
+#define WF_CHUNK_NS INT64_C(5000)
+/* Indices.  A smaller range is split before any chunk was measured: each index may be long.  A
+ * larger one is split when the measured chunks show that the rest is worth it. */
+#define WF_CHUNK_FIRST ((size_t)64)
 
-/* Items of a block of a prefix sum: two passes over 64 KiB of numbers stay in a core's cache. */
+/* Items of one block of a prefix sum: two passes over 64 KiB of numbers stay in a core's cache. */
 #define WF_SCAN_BLOCK ((size_t)8192)
-/* Bytes of an item of one, since a copy lies in the frame. */
+/* Bytes of one item of a prefix sum, at most: the frame holds a copy. */
 #define WF_SCAN_ITEM_MAX 256u
 
-/* Items that one worker sorts, or merges, without forking: 100 us or so.  And those that are
- * sorted by insertion. */
-#define WF_SORT_ALONE ((size_t)4096)
-#define WF_SORT_FEW ((size_t)8)
+/* Items that one worker sorts or merges without forking: about 100 us. */
+#define WF_SORT_SEQUENTIAL ((size_t)4096)
+/* Items of the runs that are sorted by insertion before they are merged. */
+#define WF_SORT_INSERTION ((size_t)8)
 
-/* Looks at everything before a worker sleeps, 5 us or so.  Without a sched_yield in between: since
- * Linux 6.6 a thread that yields has its deadline moved by a whole slice each time, and when it is
- * woken on a busy CPU it waits behind all others for that: milliseconds. */
+/* ---- searching and backoff ----------------------------------------------------------------- */
+
+/* Scans of all queues before a worker parks, about 5 us.  There is no sched_yield in between: since
+ * Linux 6.6 each yield moves the thread's deadline by a whole slice, and a thread that is then
+ * woken on a busy CPU waits behind all others for that time: milliseconds. */
 #define WF_SEARCH_SPIN 64u
 
-/* Nanoseconds that a task which a worker took from another must keep it busy, on average, to be
- * worth it: so much do the two lose by the lines of the cache that go from one to the other.  When
- * it was not, it takes no more than a few the next time; and after WF_SHY times in a row it looks
- * away for a while each time, twice as long as the time before until WF_SHYNESS_MAX: 1.6 ms, which
- * is as long as others may then wait for it. */
-#define WF_VISIT_WORTH_NS INT64_C(500)
-#define WF_SHY_BATCH 4u
-#define WF_SHY 3u
-#define WF_SHYNESS_MAX 7u
-#define WF_VISIT_PAUSE_NS INT64_C(100000)
+/* Steal backoff, see sched/steal_backoff.c.  A steal pays if the stolen tasks keep the thief busy
+ * for WF_STEAL_WORTH_NS each, on average: that is what the two workers lose to cache lines that
+ * move between them.  Each steal that does not pay raises the thief's level. */
+#define WF_STEAL_WORTH_NS INT64_C(500) /* nanoseconds a task */
+#define WF_STEAL_BACKOFF_BATCH 4u      /* tasks that a thief takes at once at level 1 and above */
+#define WF_STEAL_LEVEL_PAUSE 3u        /* the level from which the thief pauses after each steal */
+#define WF_STEAL_LEVEL_MAX 7u          /* the pause is 1.6 ms there: the added latency, at most */
+#define WF_STEAL_PAUSE_NS INT64_C(100000) /* the first pause; it doubles with each level */
 
-/* Nanoseconds that failures which nobody saw wait for a moment at which nothing runs, in which they
- * are told of: a runtime that is always busy has none. */
+/* Nanoseconds after which the monitor reports unobserved failures.  A runtime reports them earlier
+ * if it becomes quiescent, but a busy runtime may never be. */
 #define WF_FAILURE_WAIT_NS INT64_C(1000000000)
 
-/* Nanoseconds without a visitor after which a worker uses its queues as if it were alone.  To tell
- * it that it is not costs the next visitor a microsecond or two, and the worker an interrupt. */
-#define WF_ALONE_AFTER_NS INT64_C(50000)
+/* Unobserved failures that a runtime without a failure hook prints in one second, a line each.  The
+ * others are counted, and one line gives their number.  16 show a pattern; a task that fails in a
+ * loop must not fill the disk. */
+#define WF_FAILURE_LINES 16u
 
-/* Tasks of one slab, and those that move at once between a worker and the pool; a worker keeps less
- * than two times as many.  In hostile builds every task goes through the pool. */
+/* Nanoseconds without a remote access after which a worker biases its run queue again.  The next
+ * remote access must revoke the bias: that costs it one or two microseconds, and the worker an
+ * interrupt. */
+#define WF_BIAS_AFTER_NS INT64_C(50000)
+
+/* ---- tasks --------------------------------------------------------------------------------- */
+
+/* Task headers of one slab. */
 #define WF_TASK_SLAB_COUNT 64u
+/* Task headers that move between a worker's cache and the pool at once; the cache holds at most two
+ * batches.  In hostile builds every task goes through the pool. */
 #ifdef WF_HOSTILE
 #define WF_TASK_BATCH 1u
 #else
 #define WF_TASK_BATCH 128u
 #endif
 
-/* Ids that a worker takes at once. */
+/* Task ids that a worker reserves at once. */
 #define WF_TASK_ID_BLOCK 1024u
 
-/* Nanoseconds that tasks have, once a deadlock was found, to end by themselves. */
+/* Nanoseconds that weft_run gives the tasks to end after it has found a deadlock; the close is
+ * forced then. */
 #define WF_DEADLOCK_GRACE_NS INT64_C(1000000000)
 
-/* Nanoseconds after which weft_run says for whom it waits at its end, and of how many tasks. */
-#define WF_LEFT_TELL_NS INT64_C(2000000000)
-#define WF_LEFT_TELL_MAX 4u
+/* Nanoseconds that weft_run waits for unfinished tasks at its end before it reports them. */
+#define WF_UNFINISHED_REPORT_NS INT64_C(2000000000)
+/* Unfinished tasks in that report, at most. */
+#define WF_UNFINISHED_REPORT_MAX 4u
 
-/* Nanoseconds of a tick: timers fire at most so much, and the time until somebody looks, after
- * their deadline.  A quarter of a millisecond, so that sleeps of one are not twice as long. */
-#define WF_TICK_NS INT64_C(250000)
-/* Levels of a wheel, with 6 bits each: all ticks of the clock's 63 bits of nanoseconds. */
+/* Nanoseconds of a tick of the timer wheel.  A timer fires late by up to one tick, and by the time
+ * until a worker checks the wheel.  A quarter of a millisecond: with a tick of 1 ms a sleep of 1 ms
+ * could take twice as long. */
+#define WF_WHEEL_TICK_NS INT64_C(250000)
+/* Levels of the wheel, 6 bits each: enough for every tick of a 63-bit clock in nanoseconds. */
 #define WF_WHEEL_LEVELS 8u
 
-/* Threads of a runtime for work that blocks: what is allowed if nothing is said, and at most; and
- * the nanoseconds after which one that has nothing to do ends.  A thread without a job costs its
- * stack; so many are what a machine has of them for one program. */
+/* Threads of a runtime's blocking pool: the default and the maximum of `blocking_max`.  An idle
+ * thread costs its stack.  The maximum is about what one program gets on a machine. */
 #define WF_BLOCKING_DEFAULT 512u
 #define WF_BLOCKING_MAX 16384u
+/* Nanoseconds after which an idle thread of the blocking pool ends: the default. */
 #define WF_BLOCKING_IDLE_NS INT64_C(10000000000)
 
 /* Task-local keys of the process. */
 #define WF_KEYS_MAX 64u
 
-/* Locks for the lists of those who wait for a task, chosen by its address. */
+/* Locks for the lists of joiners.  The address of a task selects its lock. */
 #define WF_JOIN_LOCKS 64u
 
-/* How often one who waits for a mutex may be woken and find that another was faster, before the
- * mutex is handed over to it; 0: always.  Measured: docs/adr/0014-a-mutex-may-be-overtaken.md. */
+/* ---- sync ---------------------------------------------------------------------------------- */
+
+/* Times that a woken waiter may lose the mutex to a faster task before the mutex is handed to it
+ * directly; 0: always handed over.  Measured: docs/adr/0014-*.md. */
 #define WF_MUTEX_LOSSES_MAX 1u
-/* Hints to the CPU, of some 16 ns, that who finds a lock taken waits the first time, and the last
- * time before it queues, if it can: 1.5 us in all.  Measured:
- * docs/adr/0019-who-waits-stays-away.md.
- */
+/* Spin hints, of about 16 ns each, of the first and of the last backoff on a contended lock.  After
+ * the last one, 1.5 us in all, the waiter queues if the lock has a queue.  Measured:
+ * docs/adr/0019-*.md. */
 #ifdef WF_MODEL
 #define WF_BACKOFF_FIRST 1u
 #define WF_BACKOFF_MAX 0u
@@ -218,21 +253,24 @@ typedef int64_t wf_deque_diff;
 #define WF_BACKOFF_MAX 64u
 #endif
 
-/* Tasks that are granted something by one call before it wakes them: it then takes the lock of what
- * they wait in once, and they do not run into it.  Of more, some are woken under the lock. */
+/* Granted tasks that one call collects before it wakes them.  The call takes the lock of the wait
+ * queue once, and the woken tasks do not contend for it.  If it grants more, it wakes a full batch
+ * before the next. */
 #define WF_WAKES_MAX 16u
 
-/* A build option for tests: a worker that sleeps looks again and again, after this time, whether
- * there is work that nobody calls it for.  It is a fault if there was some each time for so many
- * looks in a row: whoever brings work may be kept from its CPU between that and the call, but not
- * for a second. */
+/* Build option for tests.  A parked worker wakes up after this time and checks for work for which
+ * no thread has woken it.  WF_PARK_RECHECKS checks in a row that find some, one second in all,
+ * count as a lost wake-up: a submitter may lose its CPU between the push and the wake, but not for
+ * that long. */
 #ifdef WEFT_PARK_TIMEOUT_MS
 #define WF_PARK_TIMEOUT_NS (WEFT_PARK_TIMEOUT_MS * INT64_C(1000000))
-#define WF_PARK_LOOKS (1000u / WEFT_PARK_TIMEOUT_MS)
+#define WF_PARK_RECHECKS (1000u / WEFT_PARK_TIMEOUT_MS)
 #endif
 
-/* Events kept of each worker, powers of two.  Fewer than the least do not show a task's life; the
- * most take 32 MiB a worker. */
+/* ---- trace and operating system ------------------------------------------------------------ */
+
+/* Events of a trace ring, powers of two.  Fewer than the minimum do not show the life of one task;
+ * the maximum takes 32 MiB a worker. */
 #ifdef WF_MODEL
 #define WF_TRACE_EVENTS_MIN 1u
 #else
@@ -240,75 +278,79 @@ typedef int64_t wf_deque_diff;
 #endif
 #define WF_TRACE_EVENTS_MAX (1u << 20)
 
-/* Characters of a thread's name without the end; the kernel keeps 15. */
+/* Characters of a thread's name without the terminating zero: the kernel's limit. */
 #define WF_THREAD_NAME_MAX 15
 
-/* CPUs that an affinity mask is read for, a multiple of the 1024 of cpu_set_t; the kernel's own
- * limit is 8192. */
+/* CPUs of an affinity mask: the kernel's limit, and a multiple of the 1024 of cpu_set_t. */
 #define WF_CPU_MAX 8192
 
-/* Bytes of /proc/self/cgroup: a line for each controller, of which there are less than 20, with
- * paths of at most some hundred bytes where containers are nested. */
+/* Bytes of /proc/self/cgroup, at most.  It has one line for each controller, fewer than 20, with
+ * paths of some hundred bytes where containers are nested. */
 #define WF_CGROUP_FILE_SIZE_MAX 16384
 
-/* Looks at a held lock before sleeping, with a pause of 15 to 140 ns, by the CPU, before each: in
- * all not more than a sleep and a wake-up cost.  On two idle cores 40 was as good as 1000 and up to
- * twice as good as 0; on busy ones no number made a difference. */
+/* Attempts on a held wf_lock before the thread sleeps.  A pause of 15 to 140 ns, by the CPU,
+ * precedes each; together they cost no more than a sleep and a wake-up.  On two idle cores 40 was
+ * as good as 1000 and up to twice as good as 0; on busy cores no number made a difference. */
 #ifdef WF_MODEL
 #define WF_LOCK_SPIN 0u
 #else
 #define WF_LOCK_SPIN 40u
 #endif
 
-/* Usable bytes of a stack: powers of two, from the least on which a signal can be delivered with
- * the registers of AVX-512 and a formatted line printed, to more than any thread has by default.
- * 64 KiB are what most C functions are content with; only touched pages cost memory. */
+/* ---- stacks -------------------------------------------------------------------------------- */
+
+/* Usable bytes of a stack, powers of two.  The minimum suffices to deliver a signal with the
+ * AVX-512 registers and to print a formatted line.  The maximum is more than any thread has by
+ * default.  64 KiB suffice for most C functions; only touched pages cost memory. */
 #define WF_STACK_SIZE_MIN ((size_t)16 << 10)
 #define WF_STACK_SIZE_DEFAULT ((size_t)64 << 10)
+/* Size classes: one for each power of two from the minimum to the maximum. */
 #define WF_STACK_CLASSES 13u
 #define WF_STACK_SIZE_MAX (WF_STACK_SIZE_MIN << (WF_STACK_CLASSES - 1))
 
-/* Cache lines by which the first frames of neighbours differ in their place within a page.  If all
- * began at the same place they would compete for the same few lines of the CPU's caches: 503 fibers
- * in turn take 3.8 ns a switch instead of 7.3 (bench_fiber.c), and with neighbours on the machine
- * 10 instead of 33.  It costs up to 960 bytes of a stack. */
+/* Cache colours: neighbouring stacks place their first frame at one of this many offsets within a
+ * page, a cache line apart.  With equal offsets all first frames would compete for the same few
+ * cache sets.  A switch among 503 fibers takes 3.8 ns instead of 7.3 (bench_fiber.c), and 10
+ * instead of 33 ns beside other load on the machine.  The price is up to 960 bytes of a stack. */
 #define WF_STACK_COLORS 16u
 
-/* A slab has at most this many stacks, since their states are bits of one word, and about this many
- * bytes.  A million stacks are then some 16,000 mappings in the worst case, a quarter of what the
- * kernel allows. */
+/* Stacks of one slab, at most: their states are bits of one word. */
 #define WF_SLAB_STACKS_MAX 64u
+/* Bytes of one slab, about.  A million stacks are then about 16,000 mappings in the worst case: a
+ * quarter of the kernel's limit. */
 #define WF_SLAB_BYTES ((size_t)4 << 20)
 
-/* Stacks that a worker keeps of one size: at most this many, and of the large ones at most this
- * many bytes, but one.  Half of them move at once between worker and pool, so that the pool's lock
- * is taken once for 16 stacks.  Hostile builds keep none: every stack changes hands. */
+/* Stacks of one size in a worker's cache, at most.  Half of them move between the cache and the
+ * pool at once, so a worker takes the pool's lock once for 16 stacks.  Hostile builds keep none, so
+ * that every stack goes through the pool. */
 #ifdef WF_HOSTILE
 #define WF_STACK_CACHE_MAX 0u
 #else
 #define WF_STACK_CACHE_MAX 32u
 #endif
+/* Bytes that the stacks of one size may have in a worker's cache.  For large stacks this allows
+ * fewer than WF_STACK_CACHE_MAX.  The cache keeps one stack of a size that is larger than this. */
 #define WF_STACK_CACHE_BYTES ((size_t)2 << 20)
 
-/* Bytes of free stacks of one size, as if they were fully used, that a pool keeps before memory
- * goes back to the kernel: 1024 of the default size.  Less would make a program that runs a
- * thousand tasks at a time ask the kernel for the same memory again and again. */
+/* Bytes of free stacks of one size, counted as fully touched, that a pool keeps before it returns
+ * memory to the kernel: 1024 stacks of the default size.  With less, a program that runs a thousand
+ * tasks at a time would fault in the same memory again and again. */
 #define WF_STACK_FREE_BYTES_MAX ((size_t)64 << 20)
 
-/* Bytes of guard below a stack, at least; a page if that is more.  Code compiled with
- * -fstack-clash-protection touches a large frame in steps of this size, so that it cannot jump over
- * the guard: a page on x86-64, but 64 KiB on AArch64, where pages may be as large. */
+/* Bytes of the guard below a stack, at least; a larger page size takes precedence.  Code compiled
+ * with -fstack-clash-protection touches a large frame in steps of this size and cannot jump over
+ * the guard: a page on x86-64, 64 KiB on AArch64, where a page may be that large. */
 #if defined(__aarch64__)
 #define WF_GUARD_BYTES_MIN ((size_t)64 << 10)
 #else
 #define WF_GUARD_BYTES_MIN ((size_t)4 << 10)
 #endif
 
-/* Bytes of pattern below a stack that has no better guard: as much as the smallest page. */
+/* Bytes of the canary pattern below a stack without guard pages: the smallest page size. */
 #define WF_CANARY_BYTES 4096u
 
-/* Usable bytes of the stack on which a fault is handled: enough for a report, and for a handler of
- * the program's that does not know that it runs here.  Only touched pages cost memory. */
+/* Usable bytes of the alternate signal stack, on which a stack overflow is handled: enough for the
+ * report and for a fault handler of the program.  Only touched pages cost memory. */
 #define WF_SIGNAL_STACK_SIZE ((size_t)64 << 10)
 
 _Static_assert((WF_RING_CAPACITY & (WF_RING_CAPACITY - 1)) == 0, "ring index is masked");
@@ -320,15 +362,15 @@ _Static_assert((WF_DEQUE_CAPACITY_MAX & (WF_DEQUE_CAPACITY_MAX - 1)) == 0, "dequ
 _Static_assert(sizeof(wf_deque_pos) == sizeof(wf_deque_diff), "a difference of two positions");
 _Static_assert((WF_TRACE_EVENTS_MIN & (WF_TRACE_EVENTS_MIN - 1)) == 0, "a power of two");
 _Static_assert((WF_TRACE_EVENTS_MAX & (WF_TRACE_EVENTS_MAX - 1)) == 0, "a power of two");
-_Static_assert(WF_WORKERS_MAX < UINT16_MAX, "a worker's number in 16 bits, and one that is none");
-_Static_assert(WF_CPU_MAX % 1024 == 0, "whole sets");
+_Static_assert(WF_WORKERS_MAX < UINT16_MAX, "a worker index and one invalid value fit 16 bits");
+_Static_assert(WF_CPU_MAX % 1024 == 0, "a whole number of cpu_set_t");
 _Static_assert((WF_STACK_SIZE_DEFAULT & (WF_STACK_SIZE_DEFAULT - 1)) == 0, "sizes are powers of 2");
 _Static_assert(WF_STACK_SIZE_DEFAULT >= WF_STACK_SIZE_MIN, "the default is in range");
 _Static_assert(WF_STACK_SIZE_DEFAULT <= WF_STACK_SIZE_MAX / 4,
                "sanitizers need four times as much");
 _Static_assert(WF_CANARY_BYTES <= WF_GUARD_BYTES_MIN, "the canary is inside the guard");
-_Static_assert(WF_SLAB_STACKS_MAX <= 64, "a bit each in 64");
-_Static_assert((UINT64_MAX >> 1) / WF_TICK_NS >> 6 * WF_WHEEL_LEVELS == 0,
+_Static_assert(WF_SLAB_STACKS_MAX <= 64, "one bit for each stack in 64");
+_Static_assert((UINT64_MAX >> 1) / WF_WHEEL_TICK_NS >> 6 * WF_WHEEL_LEVELS == 0,
                "every tick has a level");
 _Static_assert(WF_INJECT_BATCH_MIN >= 1 && WF_INJECT_BATCH_MIN <= WF_INJECT_BATCH_MAX, "a range");
 

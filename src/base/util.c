@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/util.c - random numbers, numbers from text, chains of nodes. */
+/* base/util.c - random numbers, parsing of numbers, chains of nodes. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 
 /* ---- random numbers ------------------------------------------------------------------------ */
 
-/* splitmix64: spreads a seed of few bits over the whole state, which must not be all zero. */
-static uint64_t spread(uint64_t *state)
+/* splitmix64: expands a seed with few set bits to the whole state, which must not be all zero. */
+static uint64_t splitmix64(uint64_t *state)
 {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -18,13 +18,13 @@ static uint64_t spread(uint64_t *state)
 
 void wf_random_init(struct wf_random *random, uint64_t seed)
 {
-    random->state[0] = spread(&seed);
-    random->state[1] = spread(&seed) | 1;
+    random->state[0] = splitmix64(&seed);
+    random->state[1] = splitmix64(&seed) | 1;
 }
 
 uint64_t wf_random_next(struct wf_random *random)
 {
-    /* Vigna's xorshift128+ with shifts 23, 18, 5; the sum hides the linear low bits. */
+    /* Vigna's xorshift128+ with the shifts 23, 18, 5; the sum masks the linear low bits. */
     uint64_t s1 = random->state[0];
     const uint64_t s0 = random->state[1];
     const uint64_t result = s0 + s1;
@@ -37,11 +37,11 @@ uint64_t wf_random_next(struct wf_random *random)
 uint32_t wf_random_below(struct wf_random *random, uint32_t bound)
 {
     WEFT_ASSERT(bound > 0);
-    /* The high half of a 32 by 32 product; biased by at most bound / 2^32. */
+    /* The high half of a 32 by 32 bit product; the bias is at most bound / 2^32. */
     return (uint32_t)(((wf_random_next(random) >> 32) * bound) >> 32);
 }
 
-/* ---- numbers from text --------------------------------------------------------------------- */
+/* ---- parsing of numbers -------------------------------------------------------------------- */
 
 int wf_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 {
@@ -67,7 +67,8 @@ int wf_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 
 /* ---- chains -------------------------------------------------------------------------------- */
 
-/* A chain inside a queue is shared under the queue's lock: marked, so that the model watches. */
+/* A chain inside a queue is shared under the queue's lock.  Through wf_plain_load and
+ * wf_plain_store the model checks it for races. */
 
 void wf_chain_push(struct wf_chain *chain, struct wf_node *node)
 {

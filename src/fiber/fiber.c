@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fiber/fiber.c - the life of a fiber: its first frame, its function, its end.
+ * fiber/fiber.c - creation, first entry and end of a fiber.
  *
- * A new fiber is made to look like one that was suspended by a switch: wf_fiber_init writes, at the
- * high end of the stack, what wf_context_switch would have saved there.  The first switch to it
- * needs no special case.
+ * wf_fiber_init writes to the high end of the stack what wf_context_switch would have saved there,
+ * so a new fiber looks like a suspended one.  The first switch to it needs no special case.
  *
- * Rejected: ucontext (its switch makes a system call for the signal mask, 200 times the cost), and
- * setjmp with a signal on an alternate stack to get there the first time.
+ * Rejected: ucontext (its switch makes a system call for the signal mask, at 200 times the cost),
+ * and setjmp with a signal on an alternate stack for the first entry.
  */
 #include "fiber/fiber.h"
 
-/* What wf_context_switch resumes from: see the head of switch_*.S. */
+/* The context that wf_context_switch restores: see the head of switch_*.S. */
 struct first_frame {
 #if defined(__x86_64__)
     uint64_t r15_to_r12[4];
     struct wf_fiber *rbx; /* for wf_fiber_trampoline */
-    uint64_t rbp;         /* 0: the chain of frames ends */
+    uint64_t rbp;         /* 0: the end of the frame pointer chain */
     void (*resume)(void);
 #elif defined(__aarch64__)
-    uint64_t x29; /* 0: the chain of frames ends */
+    uint64_t x29; /* 0: the end of the frame pointer chain */
     void (*x30)(void);
     struct wf_fiber *x19; /* for wf_fiber_trampoline */
     uint64_t x20_to_x28[9];
@@ -27,8 +26,8 @@ struct first_frame {
 #else
 #error "there is a context switch for x86-64 and for AArch64"
 #endif
-    /* Left when the rest was restored; so the trampoline begins at a multiple of 16, and a debugger
-     * that reads a return address here finds the end. */
+    /* Remains on the stack after the restore: aligns the trampoline's stack pointer to 16 bytes,
+     * and ends the backtrace of a debugger that reads a return address here. */
     uint64_t end[2];
 };
 
@@ -71,8 +70,8 @@ void wf_fiber_keep_fp_control(struct wf_fiber *fiber)
     fiber->keeps_fp_control = true;
 }
 
-/* Whoever is suspended looks after its own words, before and after: so a switch between two fibers
- * has one flag to look at, and that of the running one. */
+/* The fiber that suspends restores the words before the switch and sets its own again after it.  So
+ * a switch checks one flag only, that of the running fiber. */
 void *wf_fiber_switch_keeping(struct wf_fiber *from, struct wf_fiber *to, void *message)
 {
     const struct wf_fp_control own = fp_control_read();
@@ -82,12 +81,12 @@ void *wf_fiber_switch_keeping(struct wf_fiber *from, struct wf_fiber *to, void *
     return message;
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- creation and end ---------------------------------------------------------------------- */
 
 void wf_fiber_init_thread(struct wf_fiber *fiber)
 {
     *fiber = (struct wf_fiber){0};
-    wf_notice_thread(fiber);
+    wf_sanitizer_thread(fiber);
 }
 
 void wf_fiber_init(struct wf_fiber *fiber, struct wf_stack *stack, wf_fiber_fn fn, void *arg)
@@ -96,12 +95,12 @@ void wf_fiber_init(struct wf_fiber *fiber, struct wf_stack *stack, wf_fiber_fn f
     WEFT_ASSERT(fn != NULL);
     *fiber = (struct wf_fiber){.stack = stack, .fn = fn, .arg = arg};
     fiber->stack_pointer = first_frame_put(wf_stack_high(stack) - stack->color, fiber);
-    wf_notice_fiber(fiber);
+    wf_sanitizer_fiber(fiber);
 }
 
 WF_UNINSTRUMENTED void wf_fiber_main(struct wf_fiber *fiber, void *message)
 {
-    wf_notice_begin(fiber);
+    wf_sanitizer_switch_begin(fiber);
     struct wf_fiber_exit end = fiber->fn(fiber->arg, message);
     wf_fiber_leave(fiber, end.to, end.message, true);
 }
@@ -123,8 +122,8 @@ WF_UNINSTRUMENTED void wf_fiber_leave(struct wf_fiber *from, struct wf_fiber *to
     }
     void *resume = to->stack_pointer;
     to->stack_pointer = NULL;
-    void *nowhere; /* from->stack_pointer stays NULL: who switches to it trips an assertion */
-    wf_notice_end(from, to, is_outermost);
-    (void)wf_context_switch(&nowhere, resume, message);
+    void *unused; /* from->stack_pointer stays NULL: a later switch to it fails an assertion */
+    wf_sanitizer_switch_end(from, to, is_outermost);
+    (void)wf_context_switch(&unused, resume, message);
     __builtin_unreachable();
 }

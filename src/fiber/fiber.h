@@ -1,40 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fiber/fiber.h - stacks, and switching between them.
+ * fiber/fiber.h - stacks, and switches between them.
  *
- * Promises:      a switch keeps what the ABI makes a called function keep, and costs less than
- *                three nanoseconds.  A stack has a guard below it; whoever runs into it is reported
- *                and ends the process.  (A single frame can be larger than stack and guard: code
- *                has to be compiled with -fstack-clash-protection, as all of ours is.)  A million
- *                stacks fit into a process with the kernel's usual limits; one that was handed out
- *                has memory only where it was touched.  ASan, TSan and Valgrind know of every
- *                switch.
- * Must not know: tasks, workers, schedulers.  Who runs on which thread is the caller's business:
- *                there is no thread-local here, no list of fibers and no idea of a current one.
+ * Promises:      a switch preserves the registers that the ABI makes callee-saved, and takes less
+ *                than three nanoseconds.  A stack has a guard below it; an access to the guard is
+ *                reported and aborts the process.  (A single frame can be larger than stack and
+ *                guard: code must be compiled with -fstack-clash-protection, as the library is.)  A
+ *                million stacks fit into a process with the kernel's default limits; a stack uses
+ *                memory only for touched pages.  ASan, TSan and Valgrind are informed of switches
+ *                and stacks.
+ * Must not know: tasks, workers, schedulers.  The caller decides which fiber runs on which thread:
+ *                this layer has no thread-local data, no list of fibers and no current fiber.
  *
- *   fiber     a stack with saved registers; a thread's own stack is one too, so that any fiber can
- *             switch to any other
- *   switch    the running fiber is suspended, the other goes on where it was; a word travels along
+ *   fiber     a stack with saved registers.  A thread's own stack is a fiber too, so that every
+ *             fiber can switch to every other.
+ *   switch    suspends the running fiber, resumes another one, and passes it one word
  *   stack     usable bytes [low, low + size) with a guard below
  *   slab      one mapping of up to 64 stacks of one size
- *   pool      all slabs of a runtime, with a lock;  cache: a worker's few stacks, without
+ *   pool      all slabs of a runtime, under a lock
+ *   cache     the free stacks of one worker, without a lock
  *
- * What the code of a fiber must bear in mind: after a switch it may run on another thread.
- * Compilers keep the address of a thread-local variable, and that of errno, in a register across
- * the call.  So code that may switch asks for anything that belongs to a thread through a function
- * marked WF_ASKS_THREAD, each time anew.
+ * Code that runs on a fiber may be on another thread after a switch.  A compiler may keep the
+ * address of a thread-local variable, or of errno, in a register across the call that switches.  So
+ * code that may switch must get everything that belongs to a thread from a function marked
+ * WF_READS_TLS, and must call it again after each switch.
  *
- * Tags:  [owner] the thread that a structure belongs to at the moment;  [any] any thread;
- *        [signal] any thread, in a signal handler too.
+ * Tags:  [owner] the thread that currently owns the structure;  [any] any thread;
+ *        [signal] any thread, also in a signal handler.
  *        Fields: [const] set before publication; [owner]; [any: ...]; [lock] under the pool's lock.
  *
- * Who synchronises with whom (the letters are the labels in the code):
+ * Edges:
  *
- *   edge  from                            to                            carries
- *   F1    registry.c add: store first     find: load first, next        a slab's constant fields
- *   F2    registry.c find: fence          remove: fence                 one of both sees the other
- *   F3    registry.c find: readers - 1    remove: load readers          the slab read before freed
- *   L1    os/lock.c, the pool's lock      the same                      stacks and what they hold
+ *   edge      from                              to                        carries
+ *   fiber.F1  registry.c add, remove: store     find: load first          the constant fields of
+ *             first                                                       the slabs in the list
+ *   fiber.F2  registry.c find: fence            remove: fence             one side sees the other's
+ *                                                                         write of readers, links
+ *   fiber.F3  registry.c find: readers - 1      remove: load readers      the slab is read before
+ *                                                                         it is freed
+ *   fiber.L1  stack.c pool_give: release lock   pool_take: acquire lock   the stacks
+ *   fiber.O1  overflow.c install: store report  on_fault: load report     the data of the report,
+ *                                                                         and `previous`
+ *   fiber.O2  overflow.c on_fault: handlers -1  hook: load handlers       `previous` is read before
+ *                                                                         it is replaced
  */
 #ifndef WF_FIBER_FIBER_H
 #define WF_FIBER_FIBER_H
@@ -47,26 +55,26 @@
 #include "os/os.h"
 
 #if defined(WF_ASAN) || defined(WF_TSAN)
-#define WF_SWITCH_NOTICED 1 /* every switch goes through sanitize.c */
-#define WF_STACK_SCALE 4    /* frames are larger, and reports are written on the stack at hand */
+#define WF_SWITCH_SANITIZED 1 /* every switch goes through sanitize.c */
+#define WF_STACK_SCALE 4      /* frames are larger, and reports are printed on the current stack */
 #else
 #define WF_STACK_SCALE 1
 #endif
 
 /*
- * For functions that give something of the calling thread (a thread-local variable, errno, the
- * current worker) to code that may switch: calls of such a function are never merged.  It must not
- * be inlined, and nobody may conclude from its body what it gives: clang replaces the result of a
- * function that is never inlined by the address of the thread-local variable all the same.  So one
- * that gives an address gives it through wf_of_thread.
+ * Marks a function that returns something of the calling thread (a thread-local variable, errno,
+ * the current worker) to code that may switch.  The compiler must neither inline it nor merge two
+ * calls of it.  clang derives the result from the body even without inlining, and replaces the call
+ * by the address of the thread-local variable.  So a function that returns an address passes it
+ * through wf_tls, which hides its origin.
  */
 #if defined(__clang__)
-#define WF_ASKS_THREAD __attribute__((noinline))
+#define WF_READS_TLS __attribute__((noinline))
 #else
-#define WF_ASKS_THREAD __attribute__((noipa))
+#define WF_READS_TLS __attribute__((noipa))
 #endif
 
-static inline void *wf_of_thread(void *address)
+static inline void *wf_tls(void *address)
 {
     __asm__ volatile("" : "+r"(address));
     return address;
@@ -77,18 +85,18 @@ static inline void *wf_of_thread(void *address)
 struct wf_fiber;
 struct wf_stack;
 
-/* Where a fiber goes when it ends. */
+/* The last switch of a fiber. */
 struct wf_fiber_exit {
-    struct wf_fiber *to;
-    void *message;
+    struct wf_fiber *to; /* the fiber that is resumed */
+    void *message;       /* passed to it */
 };
 
-/* The function of a fiber: gets the argument of wf_fiber_init and the message of the first switch.
- * By returning it ends the fiber; the one named in the result goes on. */
+/* The function of a fiber.  `arg` is that of wf_fiber_init, `message` that of the first switch. The
+ * fiber ends when it returns; the result names the fiber that is resumed then. */
 typedef struct wf_fiber_exit (*wf_fiber_fn)(void *arg, void *message);
 
-/* Rounding, exceptions, denormals: what the ABI calls control bits, kept by every function but for
- * those whose purpose is to change them. */
+/* Rounding, exceptions, denormals: the control bits of the ABI, which every function preserves
+ * except those whose purpose is to change them. */
 struct wf_fp_control {
 #if defined(__x86_64__)
     uint32_t mxcsr;
@@ -99,31 +107,31 @@ struct wf_fp_control {
 };
 
 struct wf_fiber {
-    void *stack_pointer;     /* [owner]  of the suspended fiber; NULL while it runs or is over */
+    void *stack_pointer;     /* [owner]  while suspended; NULL while it runs and after its end */
     bool keeps_fp_control;   /* [owner]  see wf_fiber_keep_fp_control */
-    struct wf_fp_control fp; /* [owner]  if so: what is in force while it is suspended */
-    struct wf_stack *stack;  /* [const]  NULL: a thread's own */
+    struct wf_fp_control fp; /* [owner]  if keeps_fp_control: the words to set while suspended */
+    struct wf_stack *stack;  /* [const]  NULL: the thread's own stack */
     wf_fiber_fn fn;          /* [const] */
     void *arg;               /* [const] */
 #ifdef WF_ASAN
-    void *fake_stack;            /* [owner]  where ASan keeps locals of this fiber */
-    const void *asan_low;        /* [owner]  the stack as ASan has to know it */
+    void *fake_stack;            /* [owner]  ASan's fake stack: locals of this fiber */
+    const void *asan_low;        /* [owner]  the bounds of the stack, for ASan */
     size_t asan_size;            /* [owner] */
-    struct wf_fiber *resumed_by; /* [owner] */
+    struct wf_fiber *resumed_by; /* [owner]  the fiber that switched to this one last */
 #endif
 #ifdef WF_TSAN
-    void *tsan; /* [const] */
+    void *tsan; /* [const]  TSan's handle of the fiber */
 #endif
 };
 
 /* ---- stacks -------------------------------------------------------------------------------- */
 
-/* What is below a stack, best first. */
+/* The guard below a stack, best first. */
 enum wf_guard {
-    WF_GUARD_BEST,    /* in options: the best that works */
-    WF_GUARD_NOTE,    /* a note in the page table; costs no mapping.  Linux 6.13 */
+    WF_GUARD_BEST,    /* only in options: the best kind that works */
+    WF_GUARD_MARKER,  /* guard markers in the page table; no mapping.  Linux 6.13 */
     WF_GUARD_MAPPING, /* pages without access rights; two mappings a stack, so limited */
-    WF_GUARD_CANARY,  /* a pattern, looked at when the stack comes back */
+    WF_GUARD_CANARY,  /* a pattern, checked when the stack is returned */
     WF_GUARD_KINDS,
 };
 
@@ -132,22 +140,23 @@ struct wf_slab;
 struct wf_stack {
     char *low;             /* [const]  the first usable byte; the guard ends here */
     size_t size;           /* [const]  usable bytes */
-    struct wf_slab *slab;  /* [const]  where it belongs */
-    size_t color;          /* [const]  bytes at the high end that a fiber leaves unused: slab.c */
-    struct wf_stack *next; /* [owner]  in the list of whoever has it at the moment */
+    struct wf_slab *slab;  /* [const]  its slab */
+    size_t color;          /* [const]  unused bytes at the high end: see WF_STACK_COLORS */
+    struct wf_stack *next; /* [owner]  in the free list of its current owner */
 
-    /* [owner: write] [signal: read]  Tells the overflow report what ran here; NULL: nothing. */
+    /* [owner: write] [signal: read]  The layer above's object that runs here, for the overflow
+     * report; NULL: none. */
     WF_ATOMIC(void *) user;
 
-    /* [owner]  For whoever runs here, who then need not keep it elsewhere. */
+    /* [owner]  For the user of the stack, which then need not store its fiber elsewhere. */
     struct wf_fiber fiber;
 
     enum wf_guard guard;  /* [const] */
     bool has_canary;      /* [owner]  the pattern is in place; only for WF_GUARD_CANARY */
     unsigned valgrind_id; /* [const]  see sanitize.c */
 #ifdef WF_TSAN
-    void *tsan;        /* [owner]  TSan's idea of the fibers that ran here, NULL: none yet */
-    bool is_tsan_worn; /* [owner]  it was left in the middle of a call */
+    void *tsan;         /* [owner]  TSan's fiber, reused by the fibers of this stack; NULL: none */
+    bool is_tsan_stale; /* [owner]  the last fiber did not end at its outermost call */
 #endif
 };
 
@@ -156,71 +165,72 @@ static inline char *wf_stack_high(const struct wf_stack *stack)
     return stack->low + stack->size;
 }
 
-/* [owner]  How deep the stack was ever used, in bytes from its high end, whole pages: since its
- * memory was last given back to the kernel, whoever used it.  Asks the kernel; touches nothing.
- * -EAGAIN, -ENOMEM: it could not tell. */
+/* [owner]  Sets *out to the deepest use of the stack by all its fibers, in bytes from the high end,
+ * in whole pages, since its memory was last returned to the kernel.  Asks the kernel which pages
+ * are resident; touches none.  -EAGAIN, -ENOMEM: the kernel could not say. */
 int wf_stack_depth(const struct wf_stack *stack, size_t *out);
 
 /* [any]  Bytes of the guard below each stack. */
 size_t wf_guard_size(void);
 
 struct wf_stack_options {
-    enum wf_guard guard;       /* anything but WF_GUARD_BEST: this or an error */
+    enum wf_guard guard;       /* any kind except WF_GUARD_BEST: this kind, or an error */
     size_t mapped_bytes_max;   /* 0: no limit */
-    size_t free_bytes_max;     /* per size, before memory goes back; 0: WF_STACK_FREE_BYTES_MAX */
-    size_t guard_mappings_max; /* of the process, for WF_GUARD_MAPPING; 0: half of the kernel's */
+    size_t free_bytes_max;     /* per size, kept before trimming; 0: WF_STACK_FREE_BYTES_MAX */
+    size_t guard_mappings_max; /* WF_GUARD_MAPPING, per process; 0: half of the kernel's limit */
 };
 
-/* Slabs of one size of stack. */
+/* The stacks of one size. */
 struct wf_stack_class {
-    struct wf_list partial; /* [lock]  slabs with free stacks; wholly free ones last */
-    struct wf_list dirty;   /* [lock]  slabs with free stacks that hold memory; oldest first */
+    struct wf_list partial; /* [lock]  slabs with free stacks; entirely free ones last */
+    struct wf_list dirty;   /* [lock]  slabs with dirty free stacks; oldest first */
     size_t count;           /* [lock]  stacks, free or not */
     size_t free_count;      /* [lock]  free stacks */
-    size_t dirty_count;     /* [lock]  of them, those that hold memory */
+    size_t dirty_count;     /* [lock]  dirty stacks: free ones that may have resident memory */
 };
 
-/* The stacks of a runtime, of every size: one class each, 2^n pages. */
+/* The stacks of a runtime: one class for each size, a power of two. */
 struct wf_stack_pool {
     struct wf_lock lock;
-    struct wf_stack_options options; /* [const]  without zeros */
+    struct wf_stack_options options; /* [const]  with defaults instead of zeros */
     size_t page_size;                /* [const] */
-    WF_ATOMIC(uint32_t) guard;       /* [any: write]  the kind that is tried first now */
+    WF_ATOMIC(uint32_t) guard;       /* [any: write]  enum wf_guard: the kind to try first */
     struct wf_stack_class classes[WF_STACK_CLASSES];
 
     size_t mapped_bytes;           /* [lock] */
     size_t slabs;                  /* [lock] */
     size_t stacks;                 /* [lock]  in all slabs */
-    size_t guards[WF_GUARD_KINDS]; /* [lock]  stacks by what is below them */
-    uint64_t discarded;            /* [lock]  stacks whose memory was given back */
-    uint64_t unmapped;             /* [lock]  stacks whose slab was given back */
+    size_t guards[WF_GUARD_KINDS]; /* [lock]  stacks by kind of guard */
+    uint64_t discarded;            /* [lock]  stacks whose memory was returned to the kernel */
+    uint64_t unmapped;             /* [lock]  stacks whose slab was unmapped */
 };
 
 struct wf_stack_stats {
     size_t mapped_bytes; /* guards included */
     size_t slabs;
     size_t stacks;                 /* in all slabs */
-    size_t free;                   /* of them, those in the pool, not with a cache or a fiber */
-    size_t dirty;                  /* of the free, those that hold memory */
-    size_t guards[WF_GUARD_KINDS]; /* stacks by what is below them */
-    uint64_t discarded;            /* stacks whose memory was given back, since the start */
-    uint64_t unmapped;             /* stacks whose slab was given back */
+    size_t free;                   /* stacks in the pool, not in a cache or used by a fiber */
+    size_t dirty;                  /* free stacks that may have resident memory */
+    size_t guards[WF_GUARD_KINDS]; /* stacks by kind of guard */
+    uint64_t discarded;            /* stacks whose memory was returned, since the start */
+    uint64_t unmapped;             /* stacks whose slab was unmapped, since the start */
 };
 
-/* [any]  NULL options: all zero.  -EINVAL: no such guard, or one that the kernel has not. */
+/* [any]  Makes an empty pool.  NULL options: all zero.  -EINVAL: the guard does not exist, or the
+ * kernel does not support it. */
 int wf_stack_pool_init(struct wf_stack_pool *pool, const struct wf_stack_options *options);
-/* [any]  All stacks are back. */
+/* [any]  Unmaps all slabs.  All stacks must be in the pool. */
 void wf_stack_pool_done(struct wf_stack_pool *pool);
-/* [any]  Gives all memory of free stacks back to the kernel, and unmaps wholly free slabs; true
- * when there was any.  Happens by itself, down to half of it, when a size has more than
- * free_bytes_max, and when the kernel has no more to give. */
+/* [any]  Unmaps entirely free slabs, and returns the memory of all other free stacks to the kernel;
+ * true if there was any.  The pool does this itself when the kernel has no memory, and, down to
+ * half of the limit, when the free stacks of a size exceed free_bytes_max. */
 bool wf_stack_pool_trim(struct wf_stack_pool *pool);
-/* [any] */
+/* [any]  Reads all numbers under the lock. */
 void wf_stack_pool_stats(struct wf_stack_pool *pool, struct wf_stack_stats *out);
 
-/* A worker's own few stacks: takes and gives without a lock, and exchanges several at once with the
- * pool when it has none or too many.  The stack that came last goes first: it is in the CPU's
- * caches.  Every field [owner], but for `count` [any: read]. */
+/* A worker's free stacks.  It gets and puts without a lock, and exchanges a batch with the pool
+ * when it has none or too many.  LIFO: the stack returned last is in the CPU's caches.  Every field
+ * is [owner], except `count`: [owner: write] [any: read]. */
 struct wf_stack_cache {
     struct wf_stack_pool *pool;
     struct {
@@ -229,102 +239,109 @@ struct wf_stack_cache {
     } classes[WF_STACK_CLASSES];
 };
 
+/* [owner]  Makes an empty cache of the pool. */
 void wf_stack_cache_init(struct wf_stack_cache *cache, struct wf_stack_pool *pool);
-/* [owner]  Gives every stack back to the pool. */
+/* [owner]  Returns every stack to the pool. */
 void wf_stack_cache_done(struct wf_stack_cache *cache);
-/* [any]  Stacks in the cache. */
+/* [any]  The number of stacks in the cache: a hint. */
 size_t wf_stack_cache_count(const struct wf_stack_cache *cache);
 
-/* [owner of cache]  Gives a stack of at least `size` usable bytes (0: WF_STACK_SIZE_DEFAULT,
- * times WF_STACK_SCALE), a power of two, whose contents are anything.  -EINVAL: below
- * WF_STACK_SIZE_MIN or above WF_STACK_SIZE_MAX; -ENOMEM: no memory, no mapping, or the pool's
- * limit. */
+/* [owner of cache]  Gives a stack of at least `size` usable bytes, rounded up to a power of two (0:
+ * WF_STACK_SIZE_DEFAULT * WF_STACK_SCALE).  Its contents are undefined.  -EINVAL: below
+ * WF_STACK_SIZE_MIN or above WF_STACK_SIZE_MAX; -ENOMEM: no memory, no mapping, or the pool's limit
+ * is reached. */
 int wf_stack_get(struct wf_stack_cache *cache, size_t size, struct wf_stack **out);
 
-/* [owner of cache]  Takes a stack on which nothing runs any more; of the same pool, but from any of
- * its caches.  A damaged canary is reported as an overflow, and the process ends. */
+/* [owner of cache]  Takes a stack on which no fiber runs any more.  It may come from another cache
+ * of the same pool.  A damaged canary is reported as an overflow and aborts the process. */
 void wf_stack_put(struct wf_stack_cache *cache, struct wf_stack *stack);
 
-/* What is at an address. */
+/* The stack at an address. */
 struct wf_stack_place {
-    char *low;     /* of the stack; its guard ends here */
+    char *low;     /* the first usable byte; the guard ends here */
     size_t size;   /* usable bytes */
     void *user;    /* see struct wf_stack */
     bool is_guard; /* the address is in the guard, not in the usable part */
 };
 
-/* [signal]  True when the address is in a stack of any pool, or in the guard of one. */
+/* [signal]  Finds the stack whose usable part or guard contains the address, in any pool.  False:
+ * none; *out is untouched. */
 bool wf_stack_find(const void *address, struct wf_stack_place *out);
 
 /* ---- switching ------------------------------------------------------------------------------ */
 
-/* [owner]  Makes the calling thread's own stack a fiber: from here others can be switched to.  It
- * is over when the thread has no use for it; there is nothing to be freed. */
+/* [owner]  Makes the calling thread's own stack a fiber, from which it can switch to others.  The
+ * fiber owns nothing that must be freed. */
 void wf_fiber_init_thread(struct wf_fiber *fiber);
 
-/* [owner]  A suspended fiber that will call `fn` on `stack`.  The stack is borrowed until the fiber
- * has ended or is never resumed again.  Touches only the highest bytes of it. */
+/* [owner]  Makes a suspended fiber that will call `fn` on `stack`.  It borrows the stack until it
+ * has ended or will never be resumed.  Touches only the highest bytes of the stack. */
 void wf_fiber_init(struct wf_fiber *fiber, struct wf_stack *stack, wf_fiber_fn fn, void *arg);
 
 /*
- * [owner]  Gives the fiber floating point control words of its own: while it is suspended, those
- * that the caller has now are in force again.  For code that changes the rounding mode and waits
- * before it changes it back.  Costs 12 ns each time it is suspended, so it is off by default: then
- * a fiber shares the words with all others, and must be suspended only with those it began with.
+ * [owner]  Gives the fiber its own floating point control words.  While it is suspended, the words
+ * that are current at this call are restored.  For code that changes the rounding mode and suspends
+ * before it changes it back.  It costs 12 ns each time the fiber is suspended, so it is off by
+ * default: then all fibers share the words, and a fiber must suspend with the words that it began
+ * with.
  */
 void wf_fiber_keep_fp_control(struct wf_fiber *fiber);
 
 /*
- * [owner of both]  Suspends `from`, which must be the running one, and goes on with `to`.  Gives
- * the message of whoever switches back, perhaps on another thread.  Nobody may switch to `from`
- * before this thread has arrived in `to`.
+ * [owner of both]  Suspends `from`, which must be the running fiber, and resumes `to`, to which it
+ * passes `message`.  Returns when a fiber switches back to `from`, perhaps on another thread: the
+ * message of that switch.  No thread may switch to `from` before `to` runs.
  */
 static inline void *wf_fiber_switch(struct wf_fiber *from, struct wf_fiber *to, void *message);
 
-/* [owner of both]  The last switch of `from`, from any depth of calls, which do not return.  As
- * soon as `to` goes on the stack of `from` may be reused.  To return from the fiber's function does
- * the same; under TSan it is much cheaper. */
+/* [owner of both]  The last switch of `from`, from any depth of calls, none of which returns.  The
+ * stack of `from` may be reused as soon as `to` runs.  A return from the fiber's function has the
+ * same effect, and is much cheaper under TSan. */
 _Noreturn void wf_fiber_switch_final(struct wf_fiber *from, struct wf_fiber *to, void *message);
 
 /* ---- overflow ------------------------------------------------------------------------------ */
 
-/* An access to the guard of a stack, or a canary that was found damaged. */
+/* An access to the guard of a stack, or a damaged canary. */
 struct wf_overflow {
-    const void *address; /* of the access; NULL: only traces of it were found */
-    const char *low;     /* of the stack whose guard it was */
-    size_t size;
-    void *user;    /* see struct wf_stack */
-    bool is_stray; /* the thread was not running on that stack: no overflow, but a wild pointer */
+    const void *address; /* of the access; NULL: a damaged canary */
+    const char *low;     /* the stack: its first usable byte ... */
+    size_t size;         /* ... and its usable bytes */
+    void *user;          /* see struct wf_stack */
+    bool is_stray;       /* the thread was not running on that stack: a wild pointer, no overflow */
 };
 
-/* Tells the world, on the small stack of a signal handler, by async-signal-safe means. */
+/* [signal]  Reports the overflow.  Runs on the signal stack and must be async-signal-safe. */
 typedef void (*wf_overflow_report_fn)(const struct wf_overflow *overflow);
 
 /*
- * [any]  From now on a fault in a guard calls `report` and then aborts; every other fault is passed
- * to the handler that was there before, or does what it would have done without.  Counted: the
- * handlers stay until as many wf_overflow_remove.  -EBUSY: somebody else's report is installed.
+ * [any]  Installs the handlers of SIGSEGV and SIGBUS: a fault in a guard calls `report` and aborts
+ * the process.  Any other fault goes to the previous handler, or has the default action.  Counted:
+ * the handlers stay until an equal number of wf_overflow_remove.  -EBUSY: another report is
+ * installed.
  */
 int wf_overflow_install(wf_overflow_report_fn report);
+/* [any]  Undoes one wf_overflow_install. */
 void wf_overflow_remove(void);
 
-/* A thread's own stack for handlers; without one an overflow ends the process by SIGSEGV without a
- * report.  Every field [owner]. */
+/* A thread's alternate signal stack.  Without it an overflow kills the process by SIGSEGV, without
+ * a report.  Every field is [owner]. */
 struct wf_signal_stack {
-    void *memory; /* NULL: the thread had one that is large enough */
-    size_t bytes;
-    void *old_low; /* the one it had */
-    size_t old_size;
-    int old_flags;
+    void *memory;    /* NULL: the thread already had one that is large enough */
+    size_t bytes;    /* of memory, with its guard page */
+    void *old_low;   /* the alternate stack that the thread had before: ss_sp ... */
+    size_t old_size; /* ... ss_size ... */
+    int old_flags;   /* ... and ss_flags */
 };
 
-/* [owner]  For the calling thread; done in the same thread.  -ENOMEM. */
+/* [owner]  Gives the calling thread an alternate signal stack.  -ENOMEM. */
 int wf_signal_stack_init(struct wf_signal_stack *stack);
+/* [owner]  Restores the previous one.  In the thread that called wf_signal_stack_init. */
 void wf_signal_stack_done(struct wf_signal_stack *stack);
 
-/* ---- inside the layer ---------------------------------------------------------------------- */
+/* ---- internal to the layer ----------------------------------------------------------------- */
 
-/* One mapping: count times a guard and a stack.  A bit for each stack, the lowest first. */
+/* One mapping: `count` pairs of a guard and a stack.  Bit i of a bitmap is stacks[i], the i-th from
+ * the lowest address. */
 struct wf_slab {
     struct wf_stack_pool *pool; /* [const] */
     char *memory;               /* [const] */
@@ -333,101 +350,112 @@ struct wf_slab {
     unsigned class_index;       /* [const] */
     unsigned count;             /* [const] */
 
-    uint64_t free;             /* [lock]  stacks in the pool */
-    uint64_t dirty;            /* [lock]  of them, those that hold memory */
-    struct wf_list link;       /* [lock]  in the class, while any is free */
-    struct wf_list dirty_link; /* [lock]  in the class, while any is dirty */
+    uint64_t free;             /* [lock]  bitmap: stacks in the pool */
+    uint64_t dirty;            /* [lock]  bitmap: free stacks that may have resident memory */
+    struct wf_list link;       /* [lock]  in class->partial, while a stack is free */
+    struct wf_list dirty_link; /* [lock]  in class->dirty, while a stack is dirty */
 
     /* The list of all slabs of the process: registry.c. */
-    WF_ATOMIC(struct wf_slab *) next; /* [list lock: write] [signal: read] */
-    struct wf_slab *previous;         /* [list lock] */
+    WF_ATOMIC(struct wf_slab *) next; /* [registry lock: write] [signal: read] */
+    struct wf_slab *previous;         /* [registry lock] */
 
     struct wf_stack stacks[];
 };
 
-/* All slabs of the process, of whatever pool: a fault can happen on any stack.  See registry.c. */
+/* All slabs of the process, of all pools: a fault can happen on any stack.  See registry.c. */
 struct wf_slab_registry {
-    struct wf_lock lock;               /* writers only */
+    struct wf_lock lock;               /* taken by writers only */
     WF_ATOMIC(struct wf_slab *) first; /* [lock: write] [signal: read] */
-    WF_ATOMIC(uint32_t) readers;       /* [any: add] */
+    WF_ATOMIC(uint32_t) readers;       /* [any: add]  threads inside wf_stack_find */
 };
 extern struct wf_slab_registry wf_slab_registry;
 
-/* Usable bytes of the stacks of a class. */
+/* The usable bytes of a stack of the class. */
 static inline size_t wf_stack_class_size(unsigned class_index)
 {
     return WF_STACK_SIZE_MIN << class_index;
 }
 
-/* The bits of all its stacks. */
+/* The bitmap of all stacks of the slab. */
 static inline uint64_t wf_slab_all(const struct wf_slab *slab)
 {
     return slab->count == 64 ? UINT64_MAX : (UINT64_C(1) << slab->count) - 1;
 }
 
-/* slab.c  Maps a slab of stacks of the class and sets their guards; all are free and clean.  On
- * error nothing is left.  -ENOMEM, or what the wanted guard's system call said. */
+/* slab.c  [any]  Maps a slab of stacks of the class and sets their guards; all stacks are free and
+ * clean.  On error nothing is left behind.  -ENOMEM, or the error of the required guard's system
+ * call. */
 int wf_slab_new(struct wf_stack_pool *pool, unsigned class_index, struct wf_slab **out);
-/* slab.c  Nothing runs on any of its stacks.  NULL is allowed. */
+/* slab.c  [any]  Unmaps the slab.  No fiber may use its stacks.  NULL is allowed. */
 void wf_slab_free(struct wf_slab *slab);
-/* slab.c  The bytes that wf_slab_new will map. */
+/* slab.c  [any]  The bytes that wf_slab_new maps. */
 size_t wf_slab_bytes(unsigned class_index);
-/* slab.c  Gives the memory of these stacks back to the kernel; the caller has taken them. */
+/* slab.c  [owner of the stacks]  Returns the memory of these stacks, a bitmap, to the kernel.  The
+ * caller has taken them from the pool. */
 void wf_slab_discard(struct wf_slab *slab, uint64_t stacks);
-/* slab.c  For WF_GUARD_CANARY: writes the pattern if it is not there; looks whether it still is. */
+/* slab.c  [owner]  For WF_GUARD_CANARY: writes the pattern unless it is in place. */
 void wf_canary_put(struct wf_stack *stack);
+/* slab.c  [owner]  For WF_GUARD_CANARY: true if the pattern is unchanged. */
 bool wf_canary_is_intact(const struct wf_stack *stack);
 
-/* overflow.c  Reports a stack whose canary is damaged, and ends the process. */
+/* overflow.c  [owner]  Reports a stack whose canary is damaged, and aborts the process. */
 _Noreturn void wf_overflow_found(const struct wf_stack *stack);
 
-/* registry.c  [any]  From add until remove has returned, wf_stack_find may look at the slab. */
+/* registry.c  [any]  Adds the slab to the registry.  wf_stack_find may read it until
+ * wf_slab_list_remove has returned. */
 void wf_slab_list_add(struct wf_slab *slab);
+/* registry.c  [any]  Removes the slab, and waits for the readers that may still see it. */
 void wf_slab_list_remove(struct wf_slab *slab);
 
-/* switch_*.S  Saves the registers on the stack and its pointer to *save; restores from `resume`
- * what such a call saved, or what wf_fiber_init made up.  Gives the message on the other side. */
+/* switch_*.S  [owner]  Saves the registers on the current stack and the stack pointer to *save;
+ * restores the context at the stack pointer `resume`, which a wf_context_switch saved or
+ * wf_fiber_init built.  The resumed call returns `message`. */
 void *wf_context_switch(void **save, void *resume, void *message);
-/* switch_*.S  Where a fiber begins. */
+/* switch_*.S  The first instruction of a fiber: calls wf_fiber_main. */
 void wf_fiber_trampoline(void);
-/* fiber.c  Called by it. */
+/* fiber.c  Runs the function of the fiber, then does its last switch. */
 _Noreturn void wf_fiber_main(struct wf_fiber *fiber, void *message);
-/* fiber.c  wf_fiber_switch for a fiber that keeps its floating point control words. */
+/* fiber.c  wf_fiber_switch for a fiber with keeps_fp_control. */
 void *wf_fiber_switch_keeping(struct wf_fiber *from, struct wf_fiber *to, void *message);
 
-/* fiber.c  The last switch; outermost: no call is left unfinished. */
+/* fiber.c  The last switch of `from`.  is_outermost: called from the fiber's entry function, after
+ * its function has returned. */
 _Noreturn void wf_fiber_leave(struct wf_fiber *from, struct wf_fiber *to, void *message,
                               bool is_outermost);
 
-/* For functions that switch: no code of a sanitizer is added to them. */
+/* For functions that switch: the compiler adds no sanitizer code to them. */
 #if defined(__clang__)
 #define WF_UNINSTRUMENTED __attribute__((disable_sanitizer_instrumentation))
 #else
 #define WF_UNINSTRUMENTED __attribute__((no_sanitize_address, no_sanitize_thread))
 #endif
 
-/* sanitize.c  A stack was mapped; nothing runs on it any more; it will be unmapped. */
-void wf_notice_stack_new(struct wf_stack *stack);
-void wf_notice_stack_back(struct wf_stack *stack);
-void wf_notice_stack_gone(struct wf_stack *stack);
-/* sanitize.c  At the end of the two inits. */
-void wf_notice_thread(struct wf_fiber *fiber);
-void wf_notice_fiber(struct wf_fiber *fiber);
-/* sanitize.c  The first thing a fiber does; the last before it switches for the last time. */
-void wf_notice_begin(struct wf_fiber *fiber);
-void wf_notice_end(struct wf_fiber *from, struct wf_fiber *to, bool is_outermost);
-/* sanitize.c  wf_fiber_switch where somebody has to be told. */
-void *wf_fiber_switch_noticed(struct wf_fiber *from, struct wf_fiber *to, void *message);
+/* sanitize.c  The stack was mapped. */
+void wf_sanitizer_stack_new(struct wf_stack *stack);
+/* sanitize.c  The stack is returned: no fiber runs on it any more. */
+void wf_sanitizer_stack_back(struct wf_stack *stack);
+/* sanitize.c  The stack is about to be unmapped. */
+void wf_sanitizer_stack_gone(struct wf_stack *stack);
+/* sanitize.c  At the end of wf_fiber_init_thread. */
+void wf_sanitizer_thread(struct wf_fiber *fiber);
+/* sanitize.c  At the end of wf_fiber_init. */
+void wf_sanitizer_fiber(struct wf_fiber *fiber);
+/* sanitize.c  The first call of a new fiber. */
+void wf_sanitizer_switch_begin(struct wf_fiber *fiber);
+/* sanitize.c  The last call before the last switch of a fiber. */
+void wf_sanitizer_switch_end(struct wf_fiber *from, struct wf_fiber *to, bool is_outermost);
+/* sanitize.c  wf_fiber_switch that informs ASan or TSan. */
+void *wf_fiber_switch_sanitized(struct wf_fiber *from, struct wf_fiber *to, void *message);
 
 /*
- * wf_context_switch without a call.  A call that is left by a jump leaves the CPU's memory of
- * return addresses one too deep: all returns after it are predicted wrongly, 7 ns each, until it is
- * empty.  Inline there is no call, and two fibers that were suspended at the same place even find
- * each other's returns predicted right.  The context looks like that of the function; below the
- * stack pointer there may be 128 bytes that the compiler uses (the ABI's red zone).
+ * wf_context_switch without a call.  A call that is left by a jump leaves one entry too many on the
+ * CPU's return stack predictor: all later returns are mispredicted, 7 ns each, until it is empty.
+ * Inline code makes no call, and two fibers that are suspended at the same place even have their
+ * returns predicted correctly.  The saved context is that of the function.  The code first steps
+ * over the ABI's red zone: 128 bytes below the stack pointer that the compiler may use.
  */
 #if defined(__x86_64__)
-#ifdef __AVX512F__ /* registers there are only if the compiler was told so */
+#ifdef __AVX512F__ /* else the compiler does not know these registers */
 #define WF_AVX512_CLOBBERED                                                                        \
     , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",    \
         "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1", "k2", "k3", "k4", "k5", "k6",  \
@@ -471,12 +499,12 @@ static inline __attribute__((always_inline)) void *wf_context_switch_here(void *
 #define wf_context_switch_here wf_context_switch
 #endif
 
-/* wf_fiber_switch without control words. */
+/* wf_fiber_switch for a fiber without keeps_fp_control. */
 static inline __attribute__((always_inline)) void *
 wf_fiber_switch_plain(struct wf_fiber *from, struct wf_fiber *to, void *message)
 {
-#ifdef WF_SWITCH_NOTICED
-    return wf_fiber_switch_noticed(from, to, message);
+#ifdef WF_SWITCH_SANITIZED
+    return wf_fiber_switch_sanitized(from, to, message);
 #else
     void *resume = to->stack_pointer;
     to->stack_pointer = NULL;

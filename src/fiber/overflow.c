@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fiber/overflow.c - says which stack overflowed, instead of "Segmentation fault".
+ * fiber/overflow.c - reports which stack overflowed, instead of "Segmentation fault".
  *
- * An overflow is a fault in a guard.  Its handler cannot run on the stack that is full, so each
- * thread has another one for signals.  What the report says is up to the layer above, which knows
- * what ran there; afterwards the process aborts, because the frame that did not fit can neither be
- * finished nor undone.
+ * An overflow is a fault in a guard.  The handler cannot run on the full stack, so each thread has
+ * an alternate signal stack.  The layer above provides the report, because it knows what ran on the
+ * stack.  Then the process aborts: the frame that did not fit can neither be completed nor undone.
  *
- * Faults that are not ours are none of our business, but we are in between now.  The program must
- * not notice: its handler is called with the same arguments and the same signals blocked (ours is
- * installed with its mask and flags), a default action happens with the registers of the fault in
- * the core file (the action is restored and the instruction runs again), and who sent a signal by
- * kill gets what kill would have done.  One thing differs: a handler that would have run on the
- * normal stack runs on the one for signals.
+ * All other faults go to the program as if this handler did not exist.  The program's handler is
+ * called with the same arguments and the same signals blocked (this handler is installed with its
+ * mask and flags).  A default action happens with the registers of the fault in the core file: the
+ * default is restored and the instruction runs again.  A signal sent by kill has the effect that it
+ * would have had.  One thing differs: the program's handler runs on the alternate signal stack even
+ * if it was not installed with SA_ONSTACK.
  *
- * Rejected: to catch the fault and unwind the one task (the code was interrupted between any two
- * instructions, with any lock held); a thread that waits for faults through ptrace or userfaultfd.
+ * Rejected: to unwind the one task (the fault interrupts the code between any two instructions,
+ * with any lock held); a thread that waits for faults through ptrace or userfaultfd.
  */
 #include <errno.h>
 #include <sched.h>
@@ -27,7 +26,7 @@
 
 #include "fiber/fiber.h"
 
-static const int signals[] = {SIGSEGV, SIGBUS}; /* which one a guard gives is up to the kernel */
+static const int signals[] = {SIGSEGV, SIGBUS}; /* the kernel decides which one a guard raises */
 
 enum {
     SIGNALS = sizeof(signals) / sizeof(signals[0]),
@@ -38,11 +37,12 @@ static unsigned install_count; /* [install_lock] */
 
 static WF_ATOMIC(wf_overflow_report_fn) report; /* [install_lock: write] [signal: read] */
 
-/* Per signal: our handler is in force, or somebody put his in front of it, who may call ours. */
-static bool is_hooked[SIGNALS]; /* [install_lock] */
-/* What was there before.  [install_lock: write, while not hooked and no handler runs] */
+/* [install_lock]  Per signal: on_fault is installed, or the program has replaced it by a handler
+ * that may call on_fault. */
+static bool is_hooked[SIGNALS];
+/* [install_lock: write, while not hooked and `handlers` is 0] [signal: read]  The action before. */
 static struct sigaction previous[SIGNALS];
-/* [signal: add]  Handlers that look at `previous`. */
+/* [signal: add]  Handlers that are reading `previous`. */
 static WF_ATOMIC(uint32_t) handlers;
 
 /* ---- reports ------------------------------------------------------------------------------- */
@@ -56,19 +56,19 @@ static uintptr_t stack_pointer_of(const ucontext_t *context)
 #endif
 }
 
-/* The first instruction that touches the guard may have moved the stack pointer through it by up to
- * a guard's size, and by no more if it was compiled as it must be. */
-static bool is_on(const struct wf_stack_place *place, uintptr_t stack_pointer)
+/* The stack pointer may be up to the size of a guard below the guard: code that is compiled with
+ * -fstack-clash-protection touches the guard before it moves the stack pointer further. */
+static bool is_on_stack(const struct wf_stack_place *place, uintptr_t stack_pointer)
 {
     const uintptr_t lowest = (uintptr_t)place->low - 2 * wf_guard_size();
     return stack_pointer - lowest <= place->size + 2 * wf_guard_size();
 }
 
-/* True when the fault is an overflow and somebody wants to know. */
+/* True when a report is installed and the fault is an access to a guard. */
 static bool is_overflow(const siginfo_t *info, const ucontext_t *context, struct wf_overflow *out)
 {
     struct wf_stack_place place;
-    /* acquire: pairs with wf_overflow_install, for `previous` as well.  A signal that was sent
+    /* acquire: pairs with (fiber.O1), for `previous` too.  A signal that was sent by a process
      * (si_code <= 0) has no address. */
     if (wf_load_acquire(&report) == NULL || info->si_code <= 0 ||
         !wf_stack_find(info->si_addr, &place) || !place.is_guard) {
@@ -79,52 +79,54 @@ static bool is_overflow(const siginfo_t *info, const ucontext_t *context, struct
         .low = place.low,
         .size = place.size,
         .user = place.user,
-        .is_stray = !is_on(&place, stack_pointer_of(context)),
+        .is_stray = !is_on_stack(&place, stack_pointer_of(context)),
     };
     return true;
 }
 
-static _Noreturn void tell_and_end(const struct wf_overflow *overflow)
+static _Noreturn void report_and_abort(const struct wf_overflow *overflow)
 {
-    wf_overflow_report_fn tell = wf_load_acquire(&report); /* pairs with wf_overflow_install */
-    if (tell == NULL) {
+    wf_overflow_report_fn report_fn = wf_load_acquire(&report); /* acquire: pairs with (fiber.O1) */
+    if (report_fn == NULL) {
         wf_panic(__FILE__, __LINE__, "a stack (overflow)");
     }
-    tell(overflow);
+    report_fn(overflow);
     abort();
 }
 
 void wf_overflow_found(const struct wf_stack *stack)
 {
-    tell_and_end(&(struct wf_overflow){
+    report_and_abort(&(struct wf_overflow){
         .low = stack->low,
         .size = stack->size,
-        .user = wf_load_relaxed(&stack->user), /* relaxed: ours */
+        .user = wf_load_relaxed(&stack->user), /* relaxed: only the owner, the caller, writes it */
     });
 }
 
-/* ---- faults of others ---------------------------------------------------------------------- */
+/* ---- other faults -------------------------------------------------------------------------- */
 
-/* What the kernel would have done without a handler.  After a fault the instruction will run again
- * and fault again; a signal that was sent has to be sent again, and comes when we return. */
-static void do_default(int number, const siginfo_t *info)
+/* Restores the default action.  After a fault the instruction runs again and faults again.  A
+ * signal that was sent is sent again, and is delivered when the handler returns. */
+static void fault_default(int number, const siginfo_t *info)
 {
     const struct sigaction action = {.sa_handler = SIG_DFL};
-    (void)sigaction(number, &action, NULL); /* never fails for these */
+    (void)sigaction(number, &action, NULL); /* never fails for SIGSEGV and SIGBUS */
     if (info->si_code <= 0) {
         (void)syscall(SYS_tgkill, getpid(), wf_thread_id(), number);
     }
 }
 
-static void pass_on(int number, siginfo_t *info, void *context, const struct sigaction *action)
+/* Calls the program's handler, or does what its action says. */
+static void fault_forward(int number, siginfo_t *info, void *context,
+                          const struct sigaction *action)
 {
     const bool has_info = (action->sa_flags & SA_SIGINFO) != 0;
     if (!has_info && action->sa_handler == SIG_IGN && info->si_code <= 0) {
         return;
     }
-    /* To ignore a fault is not possible: the kernel ends the process. */
+    /* A fault cannot be ignored: the kernel kills the process. */
     if (!has_info && (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN)) {
-        do_default(number, info);
+        fault_default(number, info);
         return;
     }
     if (((unsigned)action->sa_flags & SA_RESETHAND) != 0) {
@@ -140,15 +142,15 @@ static void pass_on(int number, siginfo_t *info, void *context, const struct sig
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
-    const int saved_errno = errno; /* the interrupted code's */
+    const int saved_errno = errno; /* of the interrupted code */
     struct wf_overflow overflow;
     if (is_overflow(info, context, &overflow)) {
-        tell_and_end(&overflow);
+        report_and_abort(&overflow);
     }
-    (void)wf_fetch_add_acquire(&handlers, 1); /* acquire: counted before it reads */
+    (void)wf_fetch_add_acquire(&handlers, 1); /* acquire: the read of `previous` comes later */
     const struct sigaction action = previous[number == signals[0] ? 0 : 1];
-    (void)wf_fetch_sub_release(&handlers, 1);
-    pass_on(number, info, context, &action); /* may leave by siglongjmp */
+    (void)wf_fetch_sub_release(&handlers, 1);      /* (fiber.O2) release */
+    fault_forward(number, info, context, &action); /* may leave by siglongjmp */
     errno = saved_errno;
 }
 
@@ -158,36 +160,37 @@ static void on_fault(int number, siginfo_t *info, void *context)
 static int hook_locked(int i)
 {
     if (is_hooked[i]) {
-        return 0; /* somebody put his handler in front of ours and calls it, or does without us */
+        return 0; /* the program's handler replaced on_fault, and calls it or not */
     }
     if (WF_FAULT("sigaction")) {
         return -EINVAL;
     }
-    /* acquire: a handler from before the last unhook may still be reading. */
+    /* acquire: pairs with (fiber.O2).  A handler that began before the last unhook may still be
+     * reading.  Ends: such a handler only copies one structure. */
     while (wf_load_acquire(&handlers) != 0) {
         (void)sched_yield();
     }
     if (sigaction(signals[i], NULL, &previous[i]) != 0) {
         return -errno;
     }
-    struct sigaction ours = previous[i];
-    ours.sa_sigaction = on_fault;
-    /* Its mask and its wish not to be blocked, but not to be called only once. */
-    ours.sa_flags = (ours.sa_flags & (SA_NODEFER | SA_RESTART)) | SA_SIGINFO | SA_ONSTACK;
-    if (sigaction(signals[i], &ours, NULL) != 0) {
+    struct sigaction action = previous[i];
+    action.sa_sigaction = on_fault;
+    /* Keeps the mask, SA_NODEFER and SA_RESTART, but not SA_RESETHAND. */
+    action.sa_flags = (action.sa_flags & (SA_NODEFER | SA_RESTART)) | SA_SIGINFO | SA_ONSTACK;
+    if (sigaction(signals[i], &action, NULL) != 0) {
         return -errno;
     }
     is_hooked[i] = true;
     return 0;
 }
 
-/* [locked install_lock]  Unless somebody else has installed a handler since then: he may call ours,
- * which then only passes on. */
+/* [locked install_lock]  Restores the previous action, unless the program has installed a handler
+ * since.  That handler may call on_fault, which then only forwards. */
 static void unhook_locked(int i)
 {
     struct sigaction now;
     if (is_hooked[i] && sigaction(signals[i], NULL, &now) == 0 && now.sa_sigaction == on_fault) {
-        (void)sigaction(signals[i], &previous[i], NULL); /* never fails for these */
+        (void)sigaction(signals[i], &previous[i], NULL); /* never fails for SIGSEGV and SIGBUS */
         is_hooked[i] = false;
     }
 }
@@ -198,7 +201,7 @@ int wf_overflow_install(wf_overflow_report_fn new_report)
     WEFT_ASSERT(new_report != NULL);
     wf_lock_acquire(&install_lock);
     if (install_count > 0) {
-        /* relaxed: under the lock that it was written under */
+        /* relaxed: install_lock orders it. */
         rc = wf_load_relaxed(&report) == new_report ? 0 : -EBUSY;
     }
     for (int i = 0; i < SIGNALS && rc == 0 && install_count == 0; i++) {
@@ -206,7 +209,7 @@ int wf_overflow_install(wf_overflow_report_fn new_report)
     }
     if (rc == 0) {
         install_count++;
-        /* release: the report's own data is seen by the handler */
+        /* (fiber.O1) release: the handler sees the report's data and `previous`. */
         wf_store_release(&report, new_report);
     }
     for (int i = 0; i < SIGNALS && install_count == 0; i++) {
@@ -229,9 +232,9 @@ void wf_overflow_remove(void)
     wf_lock_release(&install_lock);
 }
 
-/* ---- stacks for signals -------------------------------------------------------------------- */
+/* ---- alternate signal stacks --------------------------------------------------------------- */
 
-/* What the kernel itself puts on a signal's stack: registers, of which newer CPUs have many. */
+/* The bytes that the kernel pushes for a signal: the registers, of which newer CPUs have many. */
 static size_t signal_frame_size(void)
 {
 #ifdef _SC_MINSIGSTKSZ
@@ -255,7 +258,7 @@ int wf_signal_stack_init(struct wf_signal_stack *stack)
         .old_low = old.ss_sp, .old_size = old.ss_size, .old_flags = old.ss_flags};
     const size_t needed = WF_SIGNAL_STACK_SIZE / 4 + signal_frame_size();
     if ((old.ss_flags & SS_DISABLE) == 0 && old.ss_size >= needed) {
-        return 0; /* a sanitizer's, or the program's own */
+        return 0; /* that of a sanitizer or of the program */
     }
     const size_t page_size = wf_page_size();
     const size_t size = WF_SIGNAL_STACK_SIZE + signal_frame_size();
@@ -265,10 +268,10 @@ int wf_signal_stack_init(struct wf_signal_stack *stack)
     if (rc != 0) {
         return rc;
     }
-    (void)wf_memory_protect(memory, page_size); /* if there is no mapping left: without a guard */
-    const stack_t ours = {.ss_sp = (char *)memory + page_size, .ss_size = bytes - page_size};
-    if (WF_FAULT("sigaltstack") || sigaltstack(&ours, NULL) != 0) {
-        (void)wf_memory_unmap(memory, bytes); /* a whole mapping: at worst it stays */
+    (void)wf_memory_protect(memory, page_size); /* on error (no mapping left) without a guard */
+    const stack_t alternate = {.ss_sp = (char *)memory + page_size, .ss_size = bytes - page_size};
+    if (WF_FAULT("sigaltstack") || sigaltstack(&alternate, NULL) != 0) {
+        (void)wf_memory_unmap(memory, bytes); /* a whole mapping; on error it leaks */
         return -ENOMEM;
     }
     stack->memory = memory;
@@ -283,7 +286,7 @@ void wf_signal_stack_done(struct wf_signal_stack *stack)
     }
     const stack_t old = {
         .ss_sp = stack->old_low, .ss_size = stack->old_size, .ss_flags = stack->old_flags};
-    (void)sigaltstack(&old, NULL);                      /* was in force before */
-    (void)wf_memory_unmap(stack->memory, stack->bytes); /* as above */
+    (void)sigaltstack(&old, NULL);                      /* succeeds: it was valid before */
+    (void)wf_memory_unmap(stack->memory, stack->bytes); /* a whole mapping; on error it leaks */
     stack->memory = NULL;
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fiber/sanitize.c - tells AddressSanitizer, ThreadSanitizer and Valgrind what happens to stacks.
+ * fiber/sanitize.c - informs AddressSanitizer, ThreadSanitizer and Valgrind of stacks and switches.
  *
- * All three believe that a thread has one stack.  ASan is told which stack will be used next before
- * a switch, and after it that the switch took place: in between it must not look.  TSan keeps a
- * history of calls and a clock for each fiber and is told when to change them.  Valgrind is told
- * once for each stack that it is one.  In other builds nothing of this costs anything.
+ * All three assume that a thread has one stack.  ASan needs the bounds of the next stack before a
+ * switch, and a notice after it; in between it must not inspect the stack.  TSan keeps a shadow
+ * call stack and a vector clock for each fiber and must be told to change them.  Valgrind needs one
+ * registration for each stack.  In other builds this costs nothing.
  *
- * Functions that switch are not instrumented: code that TSan adds at the begin and the end of a
- * function would be run for one fiber at the begin and for another at the end, and ASan would put
- * local variables where it may not yet.
+ * Functions that switch are not instrumented: the code that TSan adds to the entry and the exit of
+ * a function would run for one fiber at the entry and for another one at the exit, and ASan would
+ * place local variables on a stack that it does not know yet.
  *
- * TSan's fibers are kept with the stacks: to make one takes gcc's TSan most of a millisecond, and
- * some of the memory never comes back.  That is only possible while its history of calls is as long
- * at the end of a fiber's life as at its begin.  A fiber that ends deep inside other calls, or is
- * given up while suspended, wears its TSan fiber out, and the next one on that stack gets a new
- * one.
+ * Each stack keeps a TSan fiber for reuse: to create one takes gcc's TSan most of a millisecond,
+ * and some of the memory is never freed.  A TSan fiber can be reused only if its shadow call stack
+ * is as deep at the end of a fiber as at the start.  A fiber that ends inside nested calls, or is
+ * abandoned while suspended, makes its TSan fiber stale, and the next fiber on that stack gets a
+ * new one.
  */
 #include "fiber/fiber.h"
 
@@ -38,22 +38,22 @@
 
 /* ---- stacks -------------------------------------------------------------------------------- */
 
-void wf_notice_stack_new(struct wf_stack *stack)
+void wf_sanitizer_stack_new(struct wf_stack *stack)
 {
     stack->valgrind_id = VALGRIND_STACK_REGISTER(stack->low, wf_stack_high(stack) - 1);
 }
 
-void wf_notice_stack_back(struct wf_stack *stack)
+void wf_sanitizer_stack_back(struct wf_stack *stack)
 {
 #ifdef WF_ASAN
-    /* Functions that never returned did not clean up the marks around their local variables. */
+    /* Functions that never returned have not unpoisoned their redzones. */
     __asan_unpoison_memory_region(stack->low, stack->size);
 #else
     (void)stack;
 #endif
 }
 
-void wf_notice_stack_gone(struct wf_stack *stack)
+void wf_sanitizer_stack_gone(struct wf_stack *stack)
 {
     VALGRIND_STACK_DEREGISTER(stack->valgrind_id);
 #ifdef WF_TSAN
@@ -66,16 +66,16 @@ void wf_notice_stack_gone(struct wf_stack *stack)
 
 /* ---- fibers -------------------------------------------------------------------------------- */
 
-void wf_notice_thread(struct wf_fiber *fiber)
+void wf_sanitizer_thread(struct wf_fiber *fiber)
 {
 #ifdef WF_TSAN
     fiber->tsan = __tsan_get_current_fiber();
 #else
-    (void)fiber; /* ASan tells us the bounds of a thread's stack when it is left */
+    (void)fiber; /* ASan gives the bounds of a thread's stack at the first switch away from it */
 #endif
 }
 
-void wf_notice_fiber(struct wf_fiber *fiber)
+void wf_sanitizer_fiber(struct wf_fiber *fiber)
 {
 #ifdef WF_ASAN
     fiber->asan_low = fiber->stack->low;
@@ -83,52 +83,53 @@ void wf_notice_fiber(struct wf_fiber *fiber)
 #endif
 #ifdef WF_TSAN
     struct wf_stack *stack = fiber->stack;
-    if (stack->is_tsan_worn) {
+    if (stack->is_tsan_stale) {
         __tsan_destroy_fiber(stack->tsan);
         stack->tsan = NULL;
     }
     if (stack->tsan == NULL) {
         stack->tsan = __tsan_create_fiber(0);
     }
-    stack->is_tsan_worn = true; /* until wf_notice_end says otherwise */
+    stack->is_tsan_stale = true; /* wf_sanitizer_switch_end clears it */
     fiber->tsan = stack->tsan;
 #endif
     (void)fiber;
 }
 
 #ifdef WF_ASAN
-/* The first thing after a switch, in the fiber that goes on. */
-WF_UNINSTRUMENTED static void arrive(struct wf_fiber *fiber)
+/* The first call after a switch, by the resumed fiber. */
+WF_UNINSTRUMENTED static void asan_finish_switch(struct wf_fiber *fiber)
 {
     const void *low;
     size_t size;
     struct wf_fiber *from = fiber->resumed_by;
     __sanitizer_finish_switch_fiber(fiber->fake_stack, &low, &size);
-    if (from->stack == NULL) { /* a thread: cannot have gone yet, since we came from there */
+    if (from->stack == NULL) { /* a thread's own stack; it exists: this thread just left it */
         from->asan_low = low;
         from->asan_size = size;
     }
 }
 #endif
 
-WF_UNINSTRUMENTED void wf_notice_begin(struct wf_fiber *fiber)
+WF_UNINSTRUMENTED void wf_sanitizer_switch_begin(struct wf_fiber *fiber)
 {
 #ifdef WF_ASAN
-    arrive(fiber);
+    asan_finish_switch(fiber);
 #else
     (void)fiber;
 #endif
 }
 
-WF_UNINSTRUMENTED void wf_notice_end(struct wf_fiber *from, struct wf_fiber *to, bool is_outermost)
+WF_UNINSTRUMENTED void wf_sanitizer_switch_end(struct wf_fiber *from, struct wf_fiber *to,
+                                               bool is_outermost)
 {
 #ifdef WF_ASAN
     to->resumed_by = from;
-    /* NULL: what ASan keeps for this fiber is freed. */
+    /* NULL: ASan frees the fake stack of this fiber. */
     __sanitizer_start_switch_fiber(NULL, to->asan_low, to->asan_size);
 #endif
 #ifdef WF_TSAN
-    from->stack->is_tsan_worn = !is_outermost;
+    from->stack->is_tsan_stale = !is_outermost;
     __tsan_switch_to_fiber(to->tsan, 0);
 #endif
     (void)from;
@@ -136,9 +137,9 @@ WF_UNINSTRUMENTED void wf_notice_end(struct wf_fiber *from, struct wf_fiber *to,
     (void)is_outermost;
 }
 
-#ifdef WF_SWITCH_NOTICED
-WF_UNINSTRUMENTED void *wf_fiber_switch_noticed(struct wf_fiber *from, struct wf_fiber *to,
-                                                void *message)
+#ifdef WF_SWITCH_SANITIZED
+WF_UNINSTRUMENTED void *wf_fiber_switch_sanitized(struct wf_fiber *from, struct wf_fiber *to,
+                                                  void *message)
 {
     void *resume = to->stack_pointer;
     to->stack_pointer = NULL;
@@ -147,11 +148,11 @@ WF_UNINSTRUMENTED void *wf_fiber_switch_noticed(struct wf_fiber *from, struct wf
     __sanitizer_start_switch_fiber(&from->fake_stack, to->asan_low, to->asan_size);
 #endif
 #ifdef WF_TSAN
-    __tsan_switch_to_fiber(to->tsan, 0); /* 0: what came before on this thread happened before */
+    __tsan_switch_to_fiber(to->tsan, 0); /* 0: the switch synchronises the two fibers */
 #endif
     message = wf_context_switch(&from->stack_pointer, resume, message);
 #ifdef WF_ASAN
-    arrive(from);
+    asan_finish_switch(from);
 #endif
     return message;
 }

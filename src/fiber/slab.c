@@ -6,24 +6,27 @@
  *     | guard | stack 0      | guard | stack 1      | ... | guard | stack n     |
  *              low       high
  *
- * Stacks grow down, so the guard of a stack is what is below it.  Three kinds, tried in this
- * order: a note in the page table costs no mapping, but the kernel must be new; pages without
- * access rights cost two mappings, and a process has only so many, of which we take half at most;
- * a canary costs nothing, stops nobody, and tells of an overflow when it is over.
+ * Stacks grow down, so the guard of a stack is below it.  There are three kinds, tried in this
+ * order:
  *
- * Rejected: one mapping a stack (a million would be 15 times what the kernel allows); a stack that
- * grows by copying (pointers into it would break); segmented stacks (all code would have to be
- * compiled for them); guards as large as the stack (address space is free, page tables are not).
+ *   marker   A guard marker in the page table: no mapping, but Linux 6.13 or later.
+ *   mapping  Pages without access rights: two mappings.  The kernel limits the mappings of a
+ *            process, and guards take at most half of the limit.
+ *   canary   A pattern: free, but it does not stop an overflow and reveals it only afterwards.
+ *
+ * Rejected: one mapping for each stack (a million would be 15 times the kernel's limit); stacks
+ * that grow by copying (pointers into them would break); segmented stacks (all code would have to
+ * be compiled for them); guards as large as the stack (address space is free, page tables are not).
  */
 #include <errno.h>
 
 #include "fiber/fiber.h"
 
-/* [any: add]  Mappings spent on guards, by all pools of the process. */
+/* [any: add]  Mappings used for guards by all pools of the process. */
 static WF_ATOMIC(size_t) guard_mappings;
 
 enum {
-    MAPPINGS_PER_GUARD = 2, /* the guard, and the stack that it parts from the one below */
+    MAPPINGS_PER_GUARD = 2, /* the guard, and the stack that it splits from the one below */
 };
 
 static unsigned class_count(unsigned class_index)
@@ -55,7 +58,7 @@ static char *guard_of(const struct wf_stack *stack)
 
 static int guard_by_mapping(struct wf_stack_pool *pool, struct wf_stack *stack)
 {
-    /* relaxed: a count; whoever goes over the limit takes its share back. */
+    /* relaxed: a count; a caller that exceeds the limit takes its share back. */
     size_t used = wf_fetch_add_relaxed(&guard_mappings, MAPPINGS_PER_GUARD);
     int rc = -ENOMEM;
     if (used + MAPPINGS_PER_GUARD <= pool->options.guard_mappings_max) {
@@ -67,30 +70,31 @@ static int guard_by_mapping(struct wf_stack_pool *pool, struct wf_stack *stack)
     return rc;
 }
 
-/* The kind that worked.  Without a choice: that one, or its error. */
-static int guard_put(struct wf_stack_pool *pool, struct wf_stack *stack)
+/* Sets stack->guard to the first kind that works, or, if the options require one, to that kind;
+ * else returns its error. */
+static int guard_install(struct wf_stack_pool *pool, struct wf_stack *stack)
 {
-    const bool is_choice = pool->options.guard == WF_GUARD_BEST;
-    uint32_t kind = wf_load_relaxed(&pool->guard); /* relaxed: a hint, each kind can fail */
-    if (kind == WF_GUARD_NOTE) {
+    const bool has_choice = pool->options.guard == WF_GUARD_BEST;
+    uint32_t kind = wf_load_relaxed(&pool->guard); /* relaxed: a hint; each kind can fail */
+    if (kind == WF_GUARD_MARKER) {
         int rc = wf_memory_guard(guard_of(stack), wf_guard_size());
-        if (rc != 0 && (rc == -ENOMEM || !is_choice)) {
+        if (rc != 0 && (rc == -ENOMEM || !has_choice)) {
             return rc;
         }
-        if (rc != 0) { /* all memory of the process is locked: mlockall */
-            WF_REACHED("slab.note_refused");
+        if (rc != 0) { /* all memory of the process is locked (mlockall) */
+            WF_REACHED("slab.marker_refused");
             kind = WF_GUARD_MAPPING;
-            wf_store_relaxed(&pool->guard, kind); /* relaxed: as above */
+            wf_store_relaxed(&pool->guard, kind); /* relaxed: a hint */
         }
     }
     if (kind == WF_GUARD_MAPPING) {
         int rc = guard_by_mapping(pool, stack);
-        if (rc != 0 && !is_choice) {
+        if (rc != 0 && !has_choice) {
             return rc;
         }
         if (rc != 0) {
             WF_REACHED("slab.mapping_refused");
-            kind = WF_GUARD_CANARY; /* for this one: mappings may come free again */
+            kind = WF_GUARD_CANARY; /* for this stack only: mappings may become free again */
         }
     }
     stack->guard = (enum wf_guard)kind;
@@ -103,7 +107,7 @@ enum {
     CANARY_WORDS = WF_CANARY_BYTES / sizeof(uint64_t),
 };
 
-/* Differs from word to word, so that no copy of a part of the stack looks like it. */
+/* Differs from word to word, so that a copy of another part of the stack does not match. */
 static uint64_t canary_word(const uint64_t *word)
 {
     return (uint64_t)(uintptr_t)word * 0x9e3779b97f4a7c15u;
@@ -129,7 +133,7 @@ void wf_canary_put(struct wf_stack *stack)
 
 bool wf_canary_is_intact(const struct wf_stack *stack)
 {
-    WEFT_ASSERT(stack->has_canary); /* since it was handed out */
+    WEFT_ASSERT(stack->has_canary); /* wf_stack_get has written it */
     const uint64_t *words = canary_of(stack);
     uint64_t difference = 0;
     for (size_t i = 0; i < CANARY_WORDS; i++) {
@@ -140,18 +144,19 @@ bool wf_canary_is_intact(const struct wf_stack *stack)
 
 /* ---- slabs --------------------------------------------------------------------------------- */
 
-/* Takes guards and notices back; the mapping itself is the caller's. */
-static void forget_stacks(struct wf_slab *slab, unsigned count)
+/* Releases the guards and the sanitizers' records of the first `count` stacks.  The caller unmaps
+ * the memory. */
+static void slab_release_stacks(struct wf_slab *slab, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        wf_notice_stack_gone(&slab->stacks[i]);
+        wf_sanitizer_stack_gone(&slab->stacks[i]);
         if (slab->stacks[i].guard == WF_GUARD_MAPPING) {
             (void)wf_fetch_sub_relaxed(&guard_mappings, MAPPINGS_PER_GUARD); /* relaxed: a count */
         }
     }
 }
 
-static int fill(struct wf_stack_pool *pool, struct wf_slab *slab)
+static int slab_init_stacks(struct wf_stack_pool *pool, struct wf_slab *slab)
 {
     for (unsigned i = 0; i < slab->count; i++) {
         struct wf_stack *stack = &slab->stacks[i];
@@ -159,12 +164,12 @@ static int fill(struct wf_stack_pool *pool, struct wf_slab *slab)
         stack->size = wf_stack_class_size(slab->class_index);
         stack->slab = slab;
         stack->color = (size_t)(i % WF_STACK_COLORS) * WF_CACHE_LINE;
-        int rc = guard_put(pool, stack);
+        int rc = guard_install(pool, stack);
         if (rc != 0) {
-            forget_stacks(slab, i);
+            slab_release_stacks(slab, i);
             return rc;
         }
-        wf_notice_stack_new(stack);
+        wf_sanitizer_stack_new(stack);
     }
     return 0;
 }
@@ -191,10 +196,10 @@ int wf_slab_new(struct wf_stack_pool *pool, unsigned class_index, struct wf_slab
         goto free_slab;
     }
     slab->memory = memory;
-    /* Or the first touch of a stack could bring in the neighbours' pages; if the kernel has no huge
-     * pages, so much the better. */
-    (void)wf_memory_keep_small(memory, slab->bytes);
-    rc = fill(pool, slab);
+    /* With huge pages the first touch of a stack could allocate the pages of its neighbours.  An
+     * error means that the kernel has no huge pages. */
+    (void)wf_memory_no_huge_pages(memory, slab->bytes);
+    rc = slab_init_stacks(pool, slab);
     if (rc != 0) {
         goto unmap;
     }
@@ -203,7 +208,7 @@ int wf_slab_new(struct wf_stack_pool *pool, unsigned class_index, struct wf_slab
     return 0;
 
 unmap:
-    (void)wf_memory_unmap(memory, slab->bytes); /* as in wf_slab_free */
+    (void)wf_memory_unmap(memory, slab->bytes); /* on error only address space leaks */
 free_slab:
     wf_free(slab);
     return rc;
@@ -215,9 +220,9 @@ void wf_slab_free(struct wf_slab *slab)
         return;
     }
     wf_slab_list_remove(slab);
-    forget_stacks(slab, slab->count);
-    /* The kernel refuses only to cut a larger mapping in two when it has too many already: then the
-     * address space is lost, but not the memory. */
+    slab_release_stacks(slab, slab->count);
+    /* The kernel fails only if it had to split a larger mapping and the limit of mappings is
+     * reached: then address space leaks, but no memory. */
     if (wf_memory_unmap(slab->memory, slab->bytes) != 0) {
         WF_REACHED("slab.unmap_refused");
         (void)wf_memory_discard(slab->memory, slab->bytes);
@@ -225,20 +230,20 @@ void wf_slab_free(struct wf_slab *slab)
     wf_free(slab);
 }
 
-/* A slab has no more stacks than a word has bits, and between two pieces there is one. */
-enum { PIECES_MAX = 32 };
+/* A slab has at most 64 stacks, and two ranges have a stack between them. */
+enum { RANGES_MAX = 32 };
 
-/* Neighbours are one piece: it takes the kernel about as long for one stack as for all.  Gives how
- * many pieces there are. */
-static size_t find_pieces(const struct wf_slab *slab, uint64_t stacks,
-                          struct iovec pieces[PIECES_MAX])
+/* Sets `ranges` to the runs of adjacent stacks in the bitmap and returns their number.  A discard
+ * of one stack takes the kernel about as long as one of all. */
+static size_t find_ranges(const struct wf_slab *slab, uint64_t stacks,
+                          struct iovec ranges[RANGES_MAX])
 {
     size_t count = 0;
     while (stacks != 0) {
         const unsigned from = (unsigned)__builtin_ctzll(stacks);
         const uint64_t run = stacks >> from;
         const unsigned length = run == UINT64_MAX ? 64 : (unsigned)__builtin_ctzll(~run);
-        pieces[count++] = (struct iovec){.iov_base = slab->memory + from * slab->stride,
+        ranges[count++] = (struct iovec){.iov_base = slab->memory + from * slab->stride,
                                          .iov_len = length * slab->stride};
         stacks &= from + length == 64 ? 0 : UINT64_MAX << (from + length);
     }
@@ -247,18 +252,18 @@ static size_t find_pieces(const struct wf_slab *slab, uint64_t stacks,
 
 void wf_slab_discard(struct wf_slab *slab, uint64_t stacks)
 {
-    struct iovec pieces[PIECES_MAX];
-    const size_t count = find_pieces(slab, stacks, pieces);
-    const bool is_done = count > 1 && wf_memory_discard_pieces(pieces, count) == 0;
+    struct iovec ranges[RANGES_MAX];
+    const size_t count = find_ranges(slab, stacks, ranges);
+    const bool is_done = count > 1 && wf_memory_discard_ranges(ranges, count) == 0;
     for (size_t i = 0; i < count; i++) {
-        char *memory = pieces[i].iov_base;
+        char *memory = ranges[i].iov_base;
         if (!is_done) {
-            /* Guards stay.  When it fails (memory is locked) some stacks keep what they have; all
+            /* Guards stay.  If it fails (the memory is locked) some stacks keep their memory; all
              * get new canaries. */
-            (void)wf_memory_discard(memory, pieces[i].iov_len);
+            (void)wf_memory_discard(memory, ranges[i].iov_len);
         }
         const size_t from = (size_t)(memory - slab->memory) / slab->stride;
-        for (size_t k = 0; k < pieces[i].iov_len / slab->stride; k++) {
+        for (size_t k = 0; k < ranges[i].iov_len / slab->stride; k++) {
             slab->stacks[from + k].has_canary = false;
         }
     }
@@ -268,18 +273,18 @@ void wf_slab_discard(struct wf_slab *slab, uint64_t stacks)
 
 int wf_stack_depth(const struct wf_stack *stack, size_t *out)
 {
-    enum { PAGES = 256 };
-    unsigned char is_touched[PAGES];
+    enum { PAGES = 256 }; /* asked of the kernel at once */
+    unsigned char is_resident[PAGES];
     const size_t page_size = wf_page_size();
     for (size_t offset = 0; offset < stack->size; offset += PAGES * page_size) {
         const size_t left = stack->size - offset;
         const size_t bytes = left < PAGES * page_size ? left : PAGES * page_size;
-        int rc = wf_memory_touched(stack->low + offset, bytes, is_touched);
+        int rc = wf_memory_resident(stack->low + offset, bytes, is_resident);
         if (rc != 0) {
             return rc;
         }
         for (size_t i = 0; i < bytes / page_size; i++) {
-            if (is_touched[i] != 0) {
+            if (is_resident[i] != 0) {
                 *out = left - i * page_size;
                 return 0;
             }

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fiber/stack.c - the pool of stacks, and the caches of the workers in front of it.
+ * fiber/stack.c - the pool of stacks, and the workers' caches in front of it.
  *
- * A stack is handed out by the worker's cache, without a lock; the cache refills from the pool and
- * gives back to it several at once; the pool takes them from slabs, and asks the kernel for a new
- * slab outside of its lock, since that is up to 66 system calls.
+ * A worker gets a stack from its cache, without a lock.  The cache exchanges batches with the pool.
+ * The pool takes stacks from slabs, and maps a new slab without holding its lock, because that
+ * takes up to 66 system calls.
  *
- * Free stacks keep the memory of their touched pages, for the next one who will touch the same.
- * After a burst that is too much: when the free stacks of a size exceed a limit, and are more than
- * those in use, first slabs that are wholly free are unmapped, then the memory of free stacks in
- * the others goes back, until half is left, so that a program that comes and goes does not pay each
- * time.  To make slabs
- * wholly free, stacks are taken from those that are not, and there first from the lowest.
+ * Free stacks keep the memory of their touched pages, because the next fiber touches the same
+ * pages.  After a burst that is too much.  When the free stacks of a size exceed a limit, and
+ * outnumber the stacks in use, the pool unmaps entirely free slabs, and then returns the memory of
+ * free stacks in the other slabs to the kernel.  It stops at half of the limit, so that a program
+ * whose load varies does not pay each time.  To get entirely free slabs, the pool takes stacks from
+ * partly used slabs first, and there from the lowest address.
  *
- * Rejected: stacks of any size (they would not fit each other's holes; powers of two waste address
- * space only); a pool for each worker (a program whose tasks begin on one worker and end on another
- * would map without end).
+ * Rejected: stacks of any size (fragmentation; powers of two waste only address space); a pool for
+ * each worker (a program whose tasks begin on one worker and end on another would map without
+ * bound).
  */
 #include <errno.h>
 
 #include "fiber/fiber.h"
 
-/* The smallest class that fits; WF_STACK_CLASSES: none. */
+/* The smallest class whose stacks have `size` bytes; WF_STACK_CLASSES: none. */
 static unsigned class_of(const struct wf_stack_pool *pool, size_t size)
 {
     if (size == 0) {
@@ -31,17 +31,17 @@ static unsigned class_of(const struct wf_stack_pool *pool, size_t size)
         return WF_STACK_CLASSES;
     }
     size = size > pool->page_size ? size : pool->page_size;
-    /* The bits that size - 1 has more than the smallest one; both are at least 1. */
+    /* The number of bits of size - 1 beyond those of the minimum - 1; neither is 0. */
     const unsigned index = (unsigned)(__builtin_clzll(WF_STACK_SIZE_MIN - 1) -
                                       __builtin_clzll((unsigned long long)size - 1));
     WEFT_ASSERT(wf_stack_class_size(index) >= size);
     return index;
 }
 
-/* Stacks of a class that a cache keeps. */
+/* The maximum number of stacks of a class in a cache. */
 static unsigned cache_max(unsigned class_index)
 {
-    size_t count = WF_STACK_CACHE_BYTES / WF_STACK_SIZE_MIN >> class_index; /* without a division */
+    size_t count = WF_STACK_CACHE_BYTES / WF_STACK_SIZE_MIN >> class_index; /* no division */
     count = count > 0 ? count : 1;
     return count > WF_STACK_CACHE_MAX ? WF_STACK_CACHE_MAX : (unsigned)count;
 }
@@ -58,8 +58,8 @@ static struct wf_slab *slab_of_dirty(struct wf_list *link)
     return wf_container_of(link, struct wf_slab, dirty_link);
 }
 
-/* [locked pool->lock]  Puts the slab where it belongs after its bits changed. */
-static void file_locked(struct wf_stack_class *class, struct wf_slab *slab)
+/* [locked pool->lock]  Moves the slab to the right lists after its bitmaps changed. */
+static void slab_relink_locked(struct wf_stack_class *class, struct wf_slab *slab)
 {
     wf_list_remove(&slab->link);
     if (slab->free == wf_slab_all(slab)) {
@@ -74,33 +74,33 @@ static void file_locked(struct wf_stack_class *class, struct wf_slab *slab)
     }
 }
 
-/* [locked pool->lock]  Takes these stacks out of the pool. */
-static void take_locked(struct wf_stack_class *class, struct wf_slab *slab, uint64_t stacks)
+/* [locked pool->lock]  Removes these free stacks, a bitmap, from the pool. */
+static void stack_take_locked(struct wf_stack_class *class, struct wf_slab *slab, uint64_t stacks)
 {
     WEFT_ASSERT((slab->free & stacks) == stacks);
     class->free_count -= (size_t)__builtin_popcountll(stacks);
     class->dirty_count -= (size_t)__builtin_popcountll(slab->dirty & stacks);
     slab->free &= ~stacks;
     slab->dirty &= ~stacks;
-    file_locked(class, slab);
+    slab_relink_locked(class, slab);
 }
 
-/* [locked pool->lock]  And puts them back. */
-static void give_locked(struct wf_stack_class *class, struct wf_slab *slab, uint64_t stacks,
-                        bool is_dirty)
+/* [locked pool->lock]  Returns these stacks, a bitmap, to the pool. */
+static void stack_give_locked(struct wf_stack_class *class, struct wf_slab *slab, uint64_t stacks,
+                              bool is_dirty)
 {
-    WEFT_CHECK((slab->free & stacks) == 0); /* a stack came back twice */
+    WEFT_CHECK((slab->free & stacks) == 0); /* else a stack was returned twice */
     class->free_count += (size_t)__builtin_popcountll(stacks);
     slab->free |= stacks;
     if (is_dirty) {
         class->dirty_count += (size_t)__builtin_popcountll(stacks);
         slab->dirty |= stacks;
     }
-    file_locked(class, slab);
+    slab_relink_locked(class, slab);
 }
 
-/* The `count` lowest bits of `bits`, or all of them. */
-static uint64_t lowest(uint64_t bits, unsigned count)
+/* The `count` lowest set bits of `bits`, or all if there are fewer. */
+static uint64_t lowest_bits(uint64_t bits, unsigned count)
 {
     uint64_t result = 0;
     for (; count > 0 && bits != 0; count--) {
@@ -110,15 +110,16 @@ static uint64_t lowest(uint64_t bits, unsigned count)
     return result;
 }
 
-/* [locked pool->lock]  At most `count` stacks as a list; those that hold memory first. */
+/* [locked pool->lock]  Takes up to `count` stacks, of each slab the dirty ones first, and adds them
+ * to the front of *list.  Returns how many. */
 static unsigned take_some_locked(struct wf_stack_class *class, unsigned count,
                                  struct wf_stack **list)
 {
     unsigned taken = 0;
     while (taken < count && !wf_list_is_empty(&class->partial)) {
         struct wf_slab *slab = slab_of(class->partial.next);
-        uint64_t stacks = lowest(slab->dirty != 0 ? slab->dirty : slab->free, count - taken);
-        take_locked(class, slab, stacks);
+        uint64_t stacks = lowest_bits(slab->dirty != 0 ? slab->dirty : slab->free, count - taken);
+        stack_take_locked(class, slab, stacks);
         for (; stacks != 0; stacks &= stacks - 1) {
             struct wf_stack *stack = &slab->stacks[__builtin_ctzll(stacks)];
             stack->next = *list;
@@ -129,8 +130,8 @@ static unsigned take_some_locked(struct wf_stack_class *class, unsigned count,
     return taken;
 }
 
-/* [locked pool->lock]  Once for a slab that comes, once for one that goes. */
-static void count_locked(struct wf_stack_pool *pool, const struct wf_slab *slab, bool is_new)
+/* [locked pool->lock]  Adds a new slab to the counts, or subtracts a removed one. */
+static void stack_count_locked(struct wf_stack_pool *pool, const struct wf_slab *slab, bool is_new)
 {
     struct wf_stack_class *class = &pool->classes[slab->class_index];
     pool->slabs = is_new ? pool->slabs + 1 : pool->slabs - 1;
@@ -142,9 +143,9 @@ static void count_locked(struct wf_stack_pool *pool, const struct wf_slab *slab,
     }
 }
 
-/* ---- memory goes back ---------------------------------------------------------------------- */
+/* ---- trimming ------------------------------------------------------------------------------ */
 
-/* Takes one wholly free slab out of a class whose free stacks exceed the limit; NULL: none. */
+/* Removes one entirely free slab from a class whose free stacks exceed bytes_max; NULL: none. */
 static struct wf_slab *pop_free_slab(struct wf_stack_pool *pool, unsigned class_index,
                                      size_t bytes_max)
 {
@@ -155,8 +156,8 @@ static struct wf_slab *pop_free_slab(struct wf_stack_pool *pool, unsigned class_
         !wf_list_is_empty(&class->partial)) {
         struct wf_slab *slab = slab_of(class->partial.prev);
         if (slab->free == wf_slab_all(slab)) {
-            take_locked(class, slab, slab->free);
-            count_locked(pool, slab, false);
+            stack_take_locked(class, slab, slab->free);
+            stack_count_locked(pool, slab, false);
             pool->mapped_bytes -= slab->bytes;
             pool->unmapped += slab->count;
             found = slab;
@@ -166,8 +167,8 @@ static struct wf_slab *pop_free_slab(struct wf_stack_pool *pool, unsigned class_
     return found;
 }
 
-/* Gives back the memory of the dirty stacks of one slab if those of the class exceed the limit.  In
- * the meantime nobody else can have these stacks. */
+/* Returns the memory of the dirty stacks of one slab to the kernel, if the dirty stacks of the
+ * class exceed bytes_max; false: they do not.  The stacks are out of the pool meanwhile. */
 static bool discard_some(struct wf_stack_pool *pool, unsigned class_index, size_t bytes_max)
 {
     struct wf_stack_class *class = &pool->classes[class_index];
@@ -177,7 +178,7 @@ static bool discard_some(struct wf_stack_pool *pool, unsigned class_index, size_
     if (class->dirty_count * wf_stack_class_size(class_index) > bytes_max) {
         slab = slab_of_dirty(class->dirty.next);
         stacks = slab->dirty;
-        take_locked(class, slab, stacks);
+        stack_take_locked(class, slab, stacks);
     }
     wf_lock_release(&pool->lock);
     if (slab == NULL) {
@@ -186,41 +187,42 @@ static bool discard_some(struct wf_stack_pool *pool, unsigned class_index, size_
     WF_JITTER();
     wf_slab_discard(slab, stacks);
     wf_lock_acquire(&pool->lock);
-    give_locked(class, slab, stacks, false);
+    stack_give_locked(class, slab, stacks, false);
     pool->discarded += (uint64_t)__builtin_popcountll(stacks);
     wf_lock_release(&pool->lock);
     return true;
 }
 
-/* Down to the limit, as far as that is possible; true when anything went back.  Ends: each turn
- * takes a slab or some dirty stacks away, of which others can only add as many as they had. */
-static bool shrink(struct wf_stack_pool *pool, unsigned class_index, size_t bytes_max)
+/* Trims a class down to bytes_max as far as possible; true if it trimmed anything.  Ends: each
+ * iteration removes a slab or some dirty stacks, and other threads can add only stacks that are in
+ * use. */
+static bool class_trim(struct wf_stack_pool *pool, unsigned class_index, size_t bytes_max)
 {
     struct wf_slab *slab;
-    bool is_less = false;
+    bool is_trimmed = false;
     while ((slab = pop_free_slab(pool, class_index, bytes_max)) != NULL) {
         wf_slab_free(slab);
-        is_less = true;
+        is_trimmed = true;
     }
     while (discard_some(pool, class_index, bytes_max)) {
-        is_less = true;
+        is_trimmed = true;
     }
-    return is_less;
+    return is_trimmed;
 }
 
 bool wf_stack_pool_trim(struct wf_stack_pool *pool)
 {
-    bool is_less = false;
+    bool is_trimmed = false;
     for (unsigned i = 0; i < WF_STACK_CLASSES; i++) {
-        is_less = shrink(pool, i, 0) || is_less;
+        is_trimmed = class_trim(pool, i, 0) || is_trimmed;
     }
-    return is_less;
+    return is_trimmed;
 }
 
-/* ---- between pool and caches --------------------------------------------------------------- */
+/* ---- batches between pool and caches ------------------------------------------------------- */
 
-/* False: the limit of mapped bytes does not allow it. */
-static bool reserve(struct wf_stack_pool *pool, size_t bytes)
+/* Counts the bytes as mapped.  False: they would exceed mapped_bytes_max. */
+static bool pool_reserve(struct wf_stack_pool *pool, size_t bytes)
 {
     wf_lock_acquire(&pool->lock);
     bool is_allowed = pool->options.mapped_bytes_max - pool->mapped_bytes >= bytes;
@@ -231,14 +233,14 @@ static bool reserve(struct wf_stack_pool *pool, size_t bytes)
     return is_allowed;
 }
 
-/* A new slab, and some stacks of it. */
-static int grow(struct wf_stack_pool *pool, unsigned class_index, unsigned count,
-                struct wf_stack **list, unsigned *taken)
+/* Maps a new slab, and takes up to `count` stacks. */
+static int stack_pool_grow(struct wf_stack_pool *pool, unsigned class_index, unsigned count,
+                           struct wf_stack **list, unsigned *taken)
 {
     struct wf_stack_class *class = &pool->classes[class_index];
     struct wf_slab *slab;
     const size_t bytes = wf_slab_bytes(class_index);
-    if (!reserve(pool, bytes)) {
+    if (!pool_reserve(pool, bytes)) {
         WF_REACHED("stack.limit");
         return -ENOMEM;
     }
@@ -247,34 +249,34 @@ static int grow(struct wf_stack_pool *pool, unsigned class_index, unsigned count
     if (rc != 0) {
         pool->mapped_bytes -= bytes;
     } else {
-        count_locked(pool, slab, true);
+        stack_count_locked(pool, slab, true);
         class->free_count += slab->count;
-        file_locked(class, slab);
+        slab_relink_locked(class, slab);
         *taken = take_some_locked(class, count, list);
     }
     wf_lock_release(&pool->lock);
     return rc;
 }
 
-/* Gives at least one stack and at most `count`. */
+/* Takes at least one and up to `count` stacks, and adds them to the front of *list. */
 static int pool_take(struct wf_stack_pool *pool, unsigned class_index, unsigned count,
                      struct wf_stack **list, unsigned *taken)
 {
-    wf_lock_acquire(&pool->lock);
+    wf_lock_acquire(&pool->lock); /* (fiber.L1) */
     *taken = take_some_locked(&pool->classes[class_index], count, list);
     wf_lock_release(&pool->lock);
     if (*taken > 0) {
         return 0;
     }
-    int rc = grow(pool, class_index, count, list, taken);
-    if (rc == -ENOMEM && wf_stack_pool_trim(pool)) { /* what other sizes had in reserve */
+    int rc = stack_pool_grow(pool, class_index, count, list, taken);
+    if (rc == -ENOMEM && wf_stack_pool_trim(pool)) { /* frees memory of the other sizes */
         WF_REACHED("stack.tried_again");
-        rc = grow(pool, class_index, count, list, taken);
+        rc = stack_pool_grow(pool, class_index, count, list, taken);
     }
     return rc;
 }
 
-/* Takes the list. */
+/* Returns the stacks of the list to the pool, and trims the class if it has too many. */
 static void pool_give(struct wf_stack_pool *pool, unsigned class_index, struct wf_stack *list)
 {
     struct wf_stack_class *class = &pool->classes[class_index];
@@ -283,15 +285,15 @@ static void pool_give(struct wf_stack_pool *pool, unsigned class_index, struct w
         struct wf_stack *stack = list;
         list = stack->next;
         WEFT_ASSERT(stack->slab->pool == pool);
-        give_locked(class, stack->slab, UINT64_C(1) << (stack - stack->slab->stacks), true);
+        stack_give_locked(class, stack->slab, UINT64_C(1) << (stack - stack->slab->stacks), true);
     }
     const size_t free_bytes = class->free_count * wf_stack_class_size(class_index);
     const size_t used_bytes = class->count * wf_stack_class_size(class_index) - free_bytes;
-    wf_lock_release(&pool->lock);
+    wf_lock_release(&pool->lock); /* (fiber.L1) */
     const size_t bytes_max =
         used_bytes > pool->options.free_bytes_max ? used_bytes : pool->options.free_bytes_max;
     if (free_bytes > bytes_max) {
-        (void)shrink(pool, class_index, bytes_max / 2);
+        (void)class_trim(pool, class_index, bytes_max / 2);
     }
 }
 
@@ -302,7 +304,7 @@ void wf_stack_cache_init(struct wf_stack_cache *cache, struct wf_stack_pool *poo
     *cache = (struct wf_stack_cache){.pool = pool};
 }
 
-/* Keeps the first ones, which were used last, and gives the others to the pool. */
+/* Keeps the `keep` most recently used stacks, and returns the others to the pool. */
 static void cache_cut(struct wf_stack_cache *cache, unsigned class_index, unsigned keep)
 {
     struct wf_stack **end = &cache->classes[class_index].first;
@@ -311,7 +313,7 @@ static void cache_cut(struct wf_stack_cache *cache, unsigned class_index, unsign
     }
     struct wf_stack *rest = *end;
     *end = NULL;
-    wf_store_relaxed(&cache->classes[class_index].count, keep); /* relaxed: others only look */
+    wf_store_relaxed(&cache->classes[class_index].count, keep); /* relaxed: readers take a hint */
     pool_give(cache->pool, class_index, rest);
 }
 
@@ -339,7 +341,7 @@ int wf_stack_get(struct wf_stack_cache *cache, size_t size, struct wf_stack **ou
     if (index == WF_STACK_CLASSES) {
         return -EINVAL;
     }
-    /* relaxed: ours */
+    /* relaxed, here and below: only the owner writes it; readers take a hint. */
     unsigned count = wf_load_relaxed(&cache->classes[index].count);
     if (count == 0) {
         const unsigned batch = cache_max(index) / 2 > 0 ? cache_max(index) / 2 : 1;
@@ -365,18 +367,19 @@ void wf_stack_put(struct wf_stack_cache *cache, struct wf_stack *stack)
     if (stack->guard == WF_GUARD_CANARY && !wf_canary_is_intact(stack)) {
         wf_overflow_found(stack);
     }
-    wf_store_relaxed(&stack->user, NULL); /* relaxed: nobody asks about a free stack */
-    wf_notice_stack_back(stack);
+    wf_store_relaxed(&stack->user, NULL); /* relaxed: no fault refers to a free stack */
+    wf_sanitizer_stack_back(stack);
     stack->next = cache->classes[index].first;
     cache->classes[index].first = stack;
-    unsigned count = wf_load_relaxed(&cache->classes[index].count) + 1; /* relaxed: ours */
+    /* relaxed, both: only the owner writes it; readers take a hint. */
+    unsigned count = wf_load_relaxed(&cache->classes[index].count) + 1;
     wf_store_relaxed(&cache->classes[index].count, count);
     if (count > cache_max(index)) {
         cache_cut(cache, index, cache_max(index) / 2);
     }
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- the pool ------------------------------------------------------------------------------ */
 
 int wf_stack_pool_init(struct wf_stack_pool *pool, const struct wf_stack_options *options)
 {
@@ -386,12 +389,12 @@ int wf_stack_pool_init(struct wf_stack_pool *pool, const struct wf_stack_options
         return -EINVAL;
     }
     enum wf_guard guard = all.guard;
-    if (guard == WF_GUARD_BEST || guard == WF_GUARD_NOTE) {
-        const bool can_note = wf_memory_can_guard();
-        if (guard == WF_GUARD_NOTE && !can_note) {
+    if (guard == WF_GUARD_BEST || guard == WF_GUARD_MARKER) {
+        const bool has_marker = wf_memory_can_guard();
+        if (guard == WF_GUARD_MARKER && !has_marker) {
             return -EINVAL;
         }
-        guard = can_note ? WF_GUARD_NOTE : WF_GUARD_MAPPING;
+        guard = has_marker ? WF_GUARD_MARKER : WF_GUARD_MAPPING;
     }
     all.mapped_bytes_max = all.mapped_bytes_max != 0 ? all.mapped_bytes_max : SIZE_MAX;
     all.free_bytes_max = all.free_bytes_max != 0 ? all.free_bytes_max : WF_STACK_FREE_BYTES_MAX;
@@ -411,7 +414,7 @@ int wf_stack_pool_init(struct wf_stack_pool *pool, const struct wf_stack_options
 void wf_stack_pool_done(struct wf_stack_pool *pool)
 {
     (void)wf_stack_pool_trim(pool);
-    WEFT_CHECK(pool->slabs == 0); /* a stack is still out */
+    WEFT_CHECK(pool->slabs == 0); /* else a stack was not returned */
 }
 
 void wf_stack_pool_stats(struct wf_stack_pool *pool, struct wf_stack_stats *out)

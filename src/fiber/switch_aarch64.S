@@ -2,19 +2,19 @@
 /*
  * fiber/switch_aarch64.S - the context switch for the procedure call standard of AArch64.
  *
- * A suspended context is its stack pointer; what it points to is this, lowest address first:
+ * A stack pointer represents a suspended context.  It points to, lowest address first:
  *
  *     x29  x30  x19 to x28  d8 to d15
  *
- * These are all the registers that a called function has to keep: of the vector registers only the
- * lower halves of v8 to v15.  x18 belongs to the platform and is left alone.  Saved and resumed
- * contexts look alike, so the unwind information stays true when the stack pointer changes.  In it
- * d8 is number 72, and so on.
+ * These are all callee-saved registers; of the vector registers they are the lower halves of v8 to
+ * v15.  x18 belongs to the platform and is not touched.  The saved and the resumed context have the
+ * same layout, so the unwind information stays valid when the stack pointer changes.  In it d8 has
+ * the number 72, d9 73, and so on.
  *
- * It leaves by ret although that is predicted wrongly: with branch target identification (BTI) any
- * other jump would need a landing mark after every call.  Signed return addresses (PAC) stay
- * valid, for stacks do not move and the threads of a process share their keys; x30 is saved here
- * as the caller has it, unsigned, as every leaf function does.
+ * The switch ends with ret, although the CPU mispredicts it: with branch target identification
+ * (BTI) any other indirect jump would need a landing pad after every call.  Signed return addresses
+ * (PAC) stay valid, because stacks do not move and the threads of a process share their keys.  x30
+ * is saved unsigned, as in every leaf function.
  */
 
     .text
@@ -26,7 +26,7 @@
     .p2align 5
 wf_context_switch:
     .cfi_startproc
-    hint    #34 /* bti c: may be called through a pointer; a nop elsewhere */
+    hint    #34 /* bti c: allows calls through a pointer; a nop on CPUs without BTI */
     stp     x29, x30, [sp, #-160]!
     .cfi_def_cfa_offset 160
     .cfi_offset x29, -160
@@ -100,9 +100,9 @@ wf_context_switch:
     .size   wf_context_switch, . - wf_context_switch
 
 /*
- * Where a new fiber begins: x19 is the fiber, x0 the first message, x29 is 0.  Nobody called it,
- * and the unwind information says so: a backtrace ends here.  The nop is for unwinders, which look
- * one instruction before a return address.
+ * The first instruction of a new fiber: x19 is the fiber, x0 the first message, x29 is 0.  It has
+ * no caller, and the unwind information says so: a backtrace ends here.  The nop is for unwinders,
+ * which use the instruction before a return address.
  */
     .type   before_trampoline, %function
 before_trampoline:
@@ -117,13 +117,13 @@ wf_fiber_trampoline:
     mov     x0, x19
     mov     x30, xzr
     bl      wf_fiber_main
-    brk     #1 /* it does not return */
+    brk     #1 /* wf_fiber_main does not return */
     .cfi_endproc
     .size   wf_fiber_trampoline, . - wf_fiber_trampoline
     .size   before_trampoline, . - before_trampoline
     .hidden wf_fiber_main
 
-/* The linker keeps BTI and PAC for a program only if every object can live with them. */
+/* The linker enables BTI and PAC for a program only if every object declares support for them. */
 #if defined(__ARM_FEATURE_BTI_DEFAULT)
     .section .note.gnu.property, "a"
     .p2align 3

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/child.c - processes that this one starts.
+ * io/child.c - child processes.
  *
- * posix_spawn keeps its thread until the child has called exec, so it is made on one that may
- * block.  From then on the child is known by a descriptor of its own (pidfd), which can be read
- * from when it has ended: a wait is a wait for that, and then waitid, which does not wait.  A lock
- * sees to it that one caller asks the kernel, and the others find what it has heard.
+ * posix_spawn blocks its thread until the child has called exec, so a thread of the blocking pool
+ * calls it.  Then a pidfd stands for the child; it becomes readable when the child has ended.  A
+ * wait polls the pidfd and then calls waitid, which does not block.  Under the lock one caller asks
+ * the kernel, and later callers get the stored result.
  *
- * A descriptor that the child gets as its stream n must not have a number below 3 in between, or
- * one stream would be laid over the source of the next: such sources are copied upwards first.
+ * The source of a stream must not have a number below 3, because the dup2 of an earlier stream
+ * would overwrite it: such sources are duplicated to higher numbers first.
  *
- * O_NONBLOCK belongs to what is open, and not to its number.  The child's ends of pipes are never
- * set to it.  Ours are set when they are first used, as all descriptors are, so that one that was
- * not used can be given on to another child.
+ * O_NONBLOCK belongs to the open file, not to its number.  The child's ends of pipes never get it.
+ * Ours get it when they are first used, as all descriptors do, so an unused one can be passed to
+ * another child.
  *
- * Rejected: SIGCHLD by a signalfd (it says that some child has ended, and the signal belongs to the
- * program); a thread for each child that waits.
+ * Rejected: SIGCHLD by a signalfd (it only reports that some child has ended, and the signal
+ * belongs to the program); a thread that waits for each child.
  */
 #include <errno.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include "future/future.h"
 #include "io/io.h"
 #include "os/sys.h"
-#include "sched/fast.h"
 #include "weft/child.h"
 
 enum { STREAMS = 3 };
@@ -33,30 +33,55 @@ struct weft_child {
     int pidfd;          /* [const] */
     pid_t pid;          /* [const] */
     int pipes[STREAMS]; /* [lock]  our ends; -1: none, or taken */
-    int rc;             /* [lock]  of the wait; -EAGAIN: it has not ended */
+    int rc;             /* [lock]  of waitid; -EAGAIN: the child has not ended */
     weft_child_end end; /* [lock]  if rc is 0 */
 };
 
+/* [any]  Asks the kernel whether the child process has ended.  0, and *end if that is not NULL;
+ * -EAGAIN: it runs. */
+static int child_poll(struct weft_child *child, weft_child_end *end, bool waits);
+
 /* ---- starting ------------------------------------------------------------------------------ */
 
-struct start {
+struct child_start {
     const weft_child_options *options;
     struct weft_child *child;
-    int theirs[STREAMS]; /* to be closed here; -1: none */
+    int theirs[STREAMS]; /* the child's ends, which this process closes; -1: none */
 };
 
-static void close_all(int fds[STREAMS])
+static void child_close_fds(int fds[STREAMS])
 {
     for (int i = 0; i < STREAMS; i++) {
         if (fds[i] >= 0) {
-            (void)weft_close(fds[i]); /* nothing is lost with a pipe */
+            (void)weft_close(fds[i]); /* no data is lost with it */
             fds[i] = -1;
         }
     }
 }
 
-/* Puts the descriptor that the child is to have into *out. */
-static int open_stream(struct start *start, const weft_child_io *io, int stream, int *out)
+/* [owner of the child]  The child process has ended, or was never started. */
+static void child_free(struct weft_child *child)
+{
+    child_close_fds(child->pipes);
+    if (child->pidfd >= 0) {
+        (void)weft_close(child->pidfd); /* no data is lost with it */
+    }
+    wf_free(child);
+}
+
+/* [closer]  No caller has the handle. */
+static void child_undo(void *arg)
+{
+    struct weft_child *child = arg;
+    if (child->pidfd >= 0) {
+        (void)weft_child_kill(child, SIGKILL);
+        (void)child_poll(child, NULL, true); /* a moment: the child process is killed */
+    }
+    child_free(child);
+}
+
+/* Stores in *out the descriptor that becomes this stream of the child. */
+static int open_stream(struct child_start *start, const weft_child_io *io, int stream, int *out)
 {
     int rc = 0;
     *out = io->fd;
@@ -83,7 +108,7 @@ static int open_stream(struct start *start, const weft_child_io *io, int stream,
     return 0;
 }
 
-static int plan_stream(struct start *start, const weft_child_io *io, int stream, int *out)
+static int plan_stream(struct child_start *start, const weft_child_io *io, int stream, int *out)
 {
     switch (io->kind) {
     case WEFT_CHILD_INHERIT:
@@ -104,10 +129,10 @@ static int plan_stream(struct start *start, const weft_child_io *io, int stream,
     }
 }
 
-/* [a thread that may block] */
+/* [a thread of the blocking pool] */
 static intptr_t run_start(void *arg)
 {
-    struct start *start = arg;
+    struct child_start *start = arg;
     const weft_child_options *options = start->options;
     struct weft_child *child = start->child;
     const weft_child_io *const streams[] = {&options->in, &options->out, &options->err};
@@ -123,7 +148,7 @@ static intptr_t run_start(void *arg)
         rc = plan_stream(start, streams[i], i, &plan.fds[i]);
     }
     rc = rc != 0 ? rc : wf_sys_spawn(&plan, &child->pid);
-    close_all(start->theirs);
+    child_close_fds(start->theirs);
     if (rc != 0) {
         return rc;
     }
@@ -146,22 +171,25 @@ int weft_child_spawn(weft_child **out, const weft_child_options *options)
         return -ENOMEM;
     }
     wf_lock_init(&child->lock, WF_RANK_CHILD);
-    struct start start = {.options = options, .child = child};
+    struct child_start start = {.options = options, .child = child};
+    struct wf_undo_hook hook;
     child->rc = -EAGAIN;
+    child->pidfd = -1;
     for (int i = 0; i < STREAMS; i++) {
         child->pipes[i] = start.theirs[i] = -1;
     }
+    wf_undo_hook_add(&hook, child_undo, child);
     const int rc = (int)wf_call_blocking(run_start, &start);
+    wf_undo_hook_remove(&hook);
     if (rc != 0) {
-        close_all(child->pipes);
-        wf_free(child);
+        child_free(child);
         return rc;
     }
     *out = child;
     return 0;
 }
 
-/* ---- its life ------------------------------------------------------------------------------ */
+/* ---- waiting and ending -------------------------------------------------------------------- */
 
 int weft_child_id(const weft_child *child)
 {
@@ -180,8 +208,8 @@ int weft_child_take(weft_child *child, int stream)
     return fd >= 0 ? fd : -ENOENT;
 }
 
-/* [locked]  Asks the kernel, unless somebody has. */
-static int look_locked(struct weft_child *child, bool waits)
+/* [locked]  Asks the kernel, unless the result is known. */
+static int child_poll_locked(struct weft_child *child, bool waits)
 {
     siginfo_t info;
     if (child->rc == -EAGAIN) {
@@ -198,10 +226,10 @@ static int look_locked(struct weft_child *child, bool waits)
     return child->rc;
 }
 
-static int look(struct weft_child *child, weft_child_end *end, bool waits)
+static int child_poll(struct weft_child *child, weft_child_end *end, bool waits)
 {
     wf_lock_acquire(&child->lock);
-    const int rc = look_locked(child, waits);
+    const int rc = child_poll_locked(child, waits);
     if (rc == 0 && end != NULL) {
         *end = child->end;
     }
@@ -211,8 +239,8 @@ static int look(struct weft_child *child, weft_child_end *end, bool waits)
 
 int weft_child_wait(weft_child *child, weft_child_end *end)
 {
-    for (;;) { /* ends when the child does, or it may not wait on */
-        int rc = look(child, end, false);
+    for (;;) { /* ends with the child, or an interruption of the wait */
+        int rc = child_poll(child, end, false);
         if (rc != -EAGAIN) {
             return rc;
         }
@@ -237,13 +265,16 @@ int weft_child_close(weft_child *child)
     if (child == NULL) {
         return 0;
     }
-    if (look(child, NULL, false) == -EAGAIN) {
+    if (child_poll(child, NULL, false) == -EAGAIN) {
         int rc = weft_child_kill(child, SIGKILL);
         if (rc != 0 && rc != -ESRCH) {
             return rc;
         }
+        struct wf_undo_hook hook;
+        wf_undo_hook_add(&hook, child_undo, child);
         const bool is_shielded = self != NULL && weft_shield(1) == 0;
         rc = weft_child_wait(child, NULL);
+        wf_undo_hook_remove(&hook);
         if (is_shielded) {
             (void)weft_shield(0);
         }
@@ -251,12 +282,10 @@ int weft_child_close(weft_child *child)
             return rc;
         }
         if (rc != 0) {
-            WF_REACHED("child.waited_for_in_the_kernel");
-            (void)look(child, NULL, true); /* for a moment: it is killed */
+            WF_REACHED("child.waited_in_kernel");
+            (void)child_poll(child, NULL, true); /* a moment: the child process is killed */
         }
     }
-    close_all(child->pipes);
-    (void)weft_close(child->pidfd);
-    wf_free(child);
+    child_free(child);
     return 0;
 }

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/epoll.c - the kernel's news by epoll.
+ * io/epoll.c - readiness by epoll.
  *
- * A descriptor is registered once, for both sides, and reported when something changes (edges): so
- * waiting takes no system call of its own.  The kernel drops a registration when the last copy of a
- * descriptor is closed; if the program has made copies, news of a number that was closed may still
- * come, and only make somebody look for nothing.
+ * A descriptor is registered once, for both directions and edge-triggered, so a wait takes no
+ * system call of its own.  The kernel drops a registration when the last copy of the open file is
+ * closed.  If the program has made copies, events of a number that was closed may still come; they
+ * only make a waiter try once for nothing.
  *
- * Calls come by an eventfd whose edges are reported too.  Nobody reads it: each write is an edge.
+ * Wake-ups come by an eventfd, edge-triggered too.  No thread reads it: each write is an edge.
  *
- * Who is told of an entry has its address from the kernel, which orders what was written there
- * before; the language does not know that, so a number says it too (I6).
+ * A thread that takes an event gets the address of the record from the kernel, which orders what
+ * the registering thread wrote there before.  The C memory model does not know that; `added` states
+ * the same order in its terms (io.I5).
  */
-#include "io/io.h"
+#include "io/poller.h"
+#include "io/uring.h"
 #include "os/sys.h"
 
-static int open_fds(struct wf_poller *poller)
+int wf_epoll_open(struct wf_poller *poller)
 {
     int rc = wf_sys_epoll_create();
     if (rc < 0) {
@@ -26,78 +28,69 @@ static int open_fds(struct wf_poller *poller)
     if (rc < 0) {
         goto close_epoll;
     }
-    poller->call_fd = rc;
-    rc = wf_sys_epoll_add(poller->fd, poller->call_fd, EPOLLIN | EPOLLET, NULL);
+    poller->wakeup_fd = rc;
+    rc = wf_sys_epoll_add(poller->fd, poller->wakeup_fd, EPOLLIN | EPOLLET, NULL);
     if (rc < 0) {
         goto close_eventfd;
     }
     return 0;
 
 close_eventfd:
-    (void)wf_sys_close(poller->call_fd); /* nothing was written */
+    (void)wf_sys_close(poller->wakeup_fd); /* nothing was written */
 close_epoll:
     (void)wf_sys_close(poller->fd);
     return rc;
 }
 
-static void close_fds(struct wf_poller *poller)
+void wf_epoll_close(struct wf_poller *poller)
 {
-    (void)wf_sys_close(poller->call_fd); /* nothing was written that could be lost */
+    (void)wf_sys_close(poller->wakeup_fd); /* no data is lost with these two */
     (void)wf_sys_close(poller->fd);
 }
 
-static int add(struct wf_poller *poller, struct wf_entry *entry)
+int wf_epoll_add(struct wf_poller *poller, struct wf_fd *record)
 {
-    (void)wf_fetch_add_release(&poller->added, 1); /* (I6) */
-    return wf_sys_epoll_add(poller->fd, entry->fd,
-                            EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP | EPOLLET, entry);
+    (void)wf_fetch_add_release(&poller->added, 1); /* (io.I5) */
+    return wf_sys_epoll_add(poller->fd, record->fd,
+                            EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP | EPOLLET, record);
 }
 
-static void forget(struct wf_poller *poller, struct wf_entry *entry)
+void wf_epoll_remove(struct wf_poller *poller, struct wf_fd *record)
 {
-    wf_sys_epoll_remove(poller->fd, entry->fd);
+    wf_sys_epoll_remove(poller->fd, record->fd);
 }
 
-static struct wf_event translate(const struct epoll_event *from)
+static struct wf_event translate_event(const struct epoll_event *from)
 {
-    struct wf_event event = {.entry = from->data.ptr};
-    if ((from->data.u64 & 1) != 0) {
-        return (struct wf_event){.ring = (struct wf_uring *)((char *)from->data.ptr - 1)};
+    struct wf_uring *uring = wf_uring_of_epoll(from->data.ptr);
+    if (uring != NULL) {
+        return (struct wf_event){.uring = uring};
     }
+    struct wf_event event = {.record = from->data.ptr};
     if ((from->events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
-        event.sides |= 1u << WF_SIDE_READ;
+        event.dirs |= 1u << WF_DIR_READ;
     }
     if ((from->events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) {
-        event.sides |= 1u << WF_SIDE_WRITE;
+        event.dirs |= 1u << WF_DIR_WRITE;
     }
-    /* Urgent data, too, ends a read early, with more behind it. */
+    /* Urgent data ends a read early too, with more bytes behind it. */
     event.is_hung_up = (from->events & (EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     return event;
 }
 
-static int wait(struct wf_poller *poller, struct wf_event *events, int count, int64_t deadline_ns)
+int wf_epoll_wait(struct wf_poller *poller, struct wf_event *events, int count, int64_t deadline_ns)
 {
     struct epoll_event found[WF_IO_EVENTS_MAX];
     count = count < (int)WF_IO_EVENTS_MAX ? count : (int)WF_IO_EVENTS_MAX;
     count = wf_sys_epoll_wait(poller->fd, found, count, deadline_ns);
-    (void)wf_load_acquire(&poller->added); /* (I6) */
+    (void)wf_load_acquire(&poller->added); /* (io.I5) */
     for (int i = 0; i < count; i++) {
-        events[i] = translate(&found[i]);
+        events[i] = translate_event(&found[i]);
     }
     return count;
 }
 
-static void call(struct wf_poller *poller)
+void wf_epoll_wake(struct wf_poller *poller)
 {
-    wf_sys_eventfd_add(poller->call_fd);
+    wf_sys_eventfd_add(poller->wakeup_fd);
 }
-
-const struct wf_backend wf_backend_epoll = {
-    .name = "epoll",
-    .open = open_fds,
-    .close = close_fds,
-    .add = add,
-    .remove = forget,
-    .wait = wait,
-    .call = call,
-};

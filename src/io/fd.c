@@ -1,26 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/fd.c - using a descriptor, waiting for it, closing it.
+ * io/fd.c - fd records: operations on a descriptor, waiting for it, closing it.
  *
- * A side has news: a number that grows when the kernel reports something.  A call reads it, then
- * tries; if it finds nothing it notes that as of these news the side is drained, and waits until
- * the number is another.  What came in between has changed it, and nothing is lost.  Also a read
- * that got less than it asked for notes so: the next call waits at once, without a system call that
- * would find nothing.  Not after a hang-up: that is reported once, and may be news already used up.
+ * Readiness.  Each direction has a ready_seq, which grows when the kernel reports readiness:
  *
- * The kernel is told of a descriptor when somebody first waits for it, for both sides, through the
- * poller of whoever does.  When that one ends, those of other runtimes who wait begin again.
+ *   1  a call reads ready_seq
+ *   2  it tries the system call; if that finds too little, empty_at = the ready_seq of step 1
+ *   3  it waits until ready_seq differs from that of step 1
  *
- * A number may be closed by one while others use it.  Its state counts those inside:
+ * A report between 1 and 3 has changed ready_seq, so it is not lost.  A later call that finds
+ * empty_at == ready_seq goes to step 3 at once, without a system call that would find nothing.
+ * After a hang-up it does not: the kernel reports that once, and may have done so before step 1.
  *
- *   users | CLOSING           somebody closed it: nobody enters any more, waits end with -EBADF
- *         | CLOSING | KEPT    somebody said that others close it
- *         | ENDING            nobody is inside: one closes it, and makes the entry as new
+ * Registration.  The first task that waits for a descriptor registers it, for both directions, with
+ * the poller of its runtime.  When that poller is closed, waiting tasks of other runtimes are woken
+ * and register it with theirs.
  *
- * Who enters counts itself first and looks then, since adding is half as dear as to compare; one
- * that finds a mark takes itself out again, and may be the last to do so.  The entry is made new
- * after the kernel has closed the number, since before it nobody else can have it; who gets the
- * number meanwhile waits the moment until the state is 0.
+ * Closing.  A number may be closed while other calls use it.  The state of the record counts them:
+ *
+ *   references                       in use, or idle if 0
+ *   references | CLOSING             closed: wf_fd_get fails, waits end with -EBADF
+ *   references | CLOSING|KEEP_OPEN   closed by weft_forget: the number itself stays open
+ *   references | RESETTING           the last put closes the number and resets the record; a
+ *                                    reference here is a wf_fd_get that waits for the reset
+ *
+ *   idle     --weft_close: CAS-->   RESETTING   --fd_reset: sub-->   idle
+ *   in use   --weft_close: CAS-->   CLOSING, and the closer has a reference until all waits have
+ *                                   ended: else the number could be reused before, and it would end
+ *                                   the waits of the next descriptor
+ *   CLOSING  --last put: CAS-->     RESETTING
+ *
+ * wf_fd_get adds its reference first and checks the flags then, because an addition costs half of a
+ * compare-and-swap.  A get that finds a flag drops its reference, and may be the last put.
+ *
+ * The record is reset after the kernel has closed the number: before, no other descriptor can have
+ * it.  A call that gets the number meanwhile spins until RESETTING is gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,142 +42,130 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "future/future.h"
 #include "io/io.h"
+#include "io/poller.h"
+#include "io/prefetch.h"
 #include "os/sys.h"
-#include "sched/fast.h"
 
-/* ---- going in and out ---------------------------------------------------------------------- */
+/* ---- references ---------------------------------------------------------------------------- */
 
-/* [the only one left]  Makes the entry as new, when the number is not ours any more. */
-static void renew(struct wf_entry *entry)
+/* [RESETTING, set by the caller]  The number belongs to no descriptor of ours any more. */
+static void fd_reset(struct wf_fd *record)
 {
-    for (unsigned side = 0; side < WF_SIDES; side++) {
-        /* relaxed: (I2) */
-        wf_store_relaxed(&entry->drained[side], WF_NEWS_NONE);
-        wf_store_relaxed(&entry->news[side], 0);
+    for (unsigned dir = 0; dir < WF_DIRS; dir++) {
+        /* relaxed, as all here: (io.I2) below publishes it */
+        wf_store_relaxed(&record->empty_at[dir], WF_READY_NONE);
+        wf_store_relaxed(&record->ready_seq[dir], 0);
     }
-    wf_store_relaxed(&entry->poller, NULL);
-    wf_store_relaxed(&entry->kind, WF_FD_UNKNOWN);
-    (void)wf_fetch_sub_release(&entry->state, WF_ENTRY_ENDING); /* (I2) */
+    wf_store_relaxed(&record->poller, NULL);
+    wf_store_relaxed(&record->kind, WF_FD_KIND_UNKNOWN);
+    (void)wf_fetch_sub_release(&record->state, WF_FD_RESETTING); /* (io.I2) */
 #ifdef WF_MODEL
-    (void)wf_futex_wake(&entry->state, INT32_MAX); /* see wf_spin_pause */
+    (void)wf_futex_wake(&record->state, INT32_MAX); /* see wf_spin_pause */
 #endif
 }
 
-/* [the only one left]  Closes it, or leaves that to others. */
-static int end(struct wf_entry *entry, bool is_kept)
+/* [RESETTING, set by the caller]  Closes the number, or only removes its registration. */
+static int fd_end(struct wf_fd *record, bool keeps_open)
 {
     int rc = 0;
-    if (is_kept) {
-        wf_spin_acquire(&entry->spin); /* under it: who ends the poller waits for that */
-        struct wf_poller *poller = wf_load_relaxed(&entry->poller); /* relaxed: the lock's */
+    if (keeps_open) {
+        wf_spin_acquire(
+            &record->spin); /* so that wf_fds_detach waits until the poller is not used */
+        struct wf_poller *poller = wf_load_relaxed(&record->poller); /* relaxed: under the lock */
         if (poller != NULL) {
-            poller->backend->remove(poller, entry);
-            wf_store_relaxed(&entry->poller, NULL);
+            wf_epoll_remove(poller, record);
+            wf_store_relaxed(&record->poller, NULL);
         }
-        wf_spin_release(&entry->spin);
+        wf_spin_release(&record->spin);
     } else {
-        rc = wf_sys_close(entry->fd);
+        rc = wf_sys_close(record->fd);
     }
-    renew(entry);
+    fd_reset(record);
     return rc;
 }
 
-/* [any]  It was closed, and has so many users now: if there is none, the caller is the last. */
-static void leave_closed(struct wf_entry *entry, uint32_t state)
+/* [any]  The caller has dropped a reference; `state` is what is left.  If the record is closed and
+ * has no references, ends it: see fd_end. */
+static void fd_end_if_last(struct wf_fd *record, uint32_t state)
 {
-    const bool is_kept = (state & WF_ENTRY_KEPT) != 0;
-    /* acquire: (I1); lost: somebody looked in, and is the last */
-    if (state < WF_ENTRY_USER && (state & WF_ENTRY_CLOSING) != 0 &&
-        wf_cas_acquire(&entry->state, &state, WF_ENTRY_ENDING)) {
-        WF_REACHED("fd.closed_by_the_last_user");
-        (void)end(entry, is_kept); /* who closed it has its answer already */
+    const bool keeps_open = (state & WF_FD_KEEP_OPEN) != 0;
+    /* acquire: (io.I1).  Fails if a wf_fd_get has added its reference: its put is the last then. */
+    if (state < WF_FD_REF && (state & WF_FD_CLOSING) != 0 &&
+        wf_cas_acquire(&record->state, &state, WF_FD_RESETTING)) {
+        WF_REACHED("fd.closed_by_last_put");
+        (void)fd_end(record, keeps_open); /* weft_close has returned already */
     }
 }
 
-void wf_entry_leave_slowly(struct wf_entry *entry, uint32_t before)
+void wf_fd_put_slow(struct wf_fd *record, uint32_t before)
 {
-    leave_closed(entry, before - WF_ENTRY_USER);
+    fd_end_if_last(record, before - WF_FD_REF);
 }
 
-bool wf_entry_enter_slowly(struct wf_entry *entry, uint32_t before)
+bool wf_fd_get_slow(struct wf_fd *record, uint32_t before)
 {
-    unsigned looks = 0;
-    do { /* ends: each turn it is closed, or is about to be as new */
-        /* relaxed: it has used nothing */
-        const uint32_t state = wf_fetch_sub_relaxed(&entry->state, WF_ENTRY_USER) - WF_ENTRY_USER;
-        leave_closed(entry, state);
-        if ((before & WF_ENTRY_CLOSING) != 0) {
+    unsigned attempts = 0;
+    do { /* ends: the descriptor is closed, or a reset is about to end */
+        /* relaxed: the caller has not used the record */
+        const uint32_t state = wf_fetch_sub_relaxed(&record->state, WF_FD_REF) - WF_FD_REF;
+        fd_end_if_last(record, state);
+        if ((before & WF_FD_CLOSING) != 0) {
             return false;
         }
-        if ((state & WF_ENTRY_ENDING) != 0) {
-            wf_spin_pause(&entry->state, state, looks++);
+        if ((state & WF_FD_RESETTING) != 0) {
+            wf_spin_pause(&record->state, state, attempts++);
         }
-        before = wf_fetch_add_acquire(&entry->state, WF_ENTRY_USER); /* (I2) */
-    } while ((before & WF_ENTRY_MARKS) != 0);
+        before = wf_fetch_add_acquire(&record->state, WF_FD_REF); /* (io.I2) */
+    } while ((before & WF_FD_FLAGS) != 0);
     return true;
 }
 
-int wf_use_begin(struct wf_use *use, int fd)
+int wf_fd_op_begin(struct wf_fd_op *op, int fd)
 {
     struct weft_task *self = wf_task_self();
-    *use = (struct wf_use){.fd = fd, .self = self};
+    *op = (struct wf_fd_op){.fd = fd, .self = self};
     if (fd < 0) {
         return -EBADF;
     }
-    int rc = self != NULL ? wf_poller_of(wf_worker_self()->runtime, &use->poller) : 0;
+    int rc = self != NULL ? wf_poller_of(wf_worker_self()->runtime, &op->poller) : 0;
     if (rc != 0) {
         return rc;
     }
-    use->entry = wf_table_find(fd);
-    if (use->entry == NULL && (use->entry = wf_table_entry(fd)) == NULL) {
+    op->record = wf_fd_table_find(fd);
+    if (op->record == NULL && (op->record = wf_fd_table_get(fd)) == NULL) {
         return -ENOMEM;
     }
-    return wf_entry_enter(use->entry) ? 0 : -EBADF;
+    return wf_fd_get(op->record) ? 0 : -EBADF;
 }
 
-void wf_use_end(struct wf_use *use)
+void wf_fd_op_end(struct wf_fd_op *op)
 {
-    wf_entry_leave(use->entry);
+    wf_fd_put(op->record);
 }
 
-/* [closer] */
-static void let_go(struct wf_parting *parting)
+void wf_fd_op_undo(void *op)
 {
-    wf_entry_leave(wf_container_of(parting, struct wf_hold, parting)->use->entry);
+    wf_fd_op_end(op);
 }
 
-static bool can_be_taken_away(const struct wf_use *use)
+/* ---- kinds --------------------------------------------------------------------------------- */
+
+/* A short read of TCP has emptied the socket.  Not so for a Unix socket: it stops at boundaries
+ * that its peer has set, with more bytes behind them. */
+enum wf_fd_kind wf_fd_socket_kind(int family, int type)
 {
-    return use->self != NULL && use->self->body != WF_BODY_POLL;
+    return type == SOCK_STREAM && (family == AF_INET || family == AF_INET6) ? WF_FD_KIND_TCP
+                                                                            : WF_FD_KIND_SOCKET;
 }
 
-void wf_hold_begin(struct wf_hold *hold, struct wf_use *use)
+static enum wf_fd_kind find_socket_kind(int fd)
 {
-    *hold = (struct wf_hold){.parting = {.forget = let_go}, .use = use};
-    if (can_be_taken_away(use)) {
-        wf_parting_add(use->self, &hold->parting);
-    }
-}
-
-void wf_hold_end(struct wf_hold *hold)
-{
-    if (can_be_taken_away(hold->use)) {
-        wf_parting_remove(hold->use->self, &hold->parting);
-    }
-}
-
-/* ---- what it is ---------------------------------------------------------------------------- */
-
-/* A Unix socket stops at borders that its peer has set, with more behind them. */
-static enum wf_fd_kind kind_of_socket(int fd)
-{
-    int domain = 0;
+    int family = 0;
     int type = 0;
-    return wf_sys_socket_type(fd, &domain, &type) == 0 && type == SOCK_STREAM &&
-                   (domain == AF_INET || domain == AF_INET6)
-               ? WF_FD_TCP
-               : WF_FD_SOCKET;
+    return wf_sys_socket_type(fd, &family, &type) == 0 ? wf_fd_socket_kind(family, type)
+                                                       : WF_FD_KIND_SOCKET;
 }
 
 static int find_kind(int fd, enum wf_fd_kind *kind)
@@ -174,140 +176,145 @@ static int find_kind(int fd, enum wf_fd_kind *kind)
         return rc;
     }
     if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode)) {
-        *kind = WF_FD_FILE;
+        *kind = WF_FD_KIND_FILE;
         return 0;
     }
     if (S_ISCHR(status.st_mode) && isatty(fd) == 1) {
-        *kind = WF_FD_TERMINAL; /* shared with who started us, whose reads must go on blocking */
+        *kind = WF_FD_KIND_TERMINAL; /* the parent process has it too: its reads must block */
         return 0;
     }
-    *kind = S_ISSOCK(status.st_mode) ? kind_of_socket(fd) : WF_FD_POLLED;
+    *kind = S_ISSOCK(status.st_mode) ? find_socket_kind(fd) : WF_FD_KIND_POLLED;
     return wf_sys_set_nonblocking(fd);
 }
 
-int wf_use_find_kind(struct wf_use *use, enum wf_fd_kind *kind)
+int wf_fd_op_find_kind(struct wf_fd_op *op, enum wf_fd_kind *kind)
 {
-    int rc = find_kind(use->fd, kind);
+    int rc = find_kind(op->fd, kind);
     if (rc == 0) {
-        wf_store_relaxed(&use->entry->kind, (uint8_t)*kind); /* relaxed: see wf_use_classify */
+        wf_store_relaxed(&op->record->kind, (uint8_t)*kind); /* relaxed: see wf_fd_op_kind */
     }
     return rc;
 }
 
 int wf_fd_adopt(int fd, enum wf_fd_kind kind)
 {
-    struct wf_use use;
-    int rc = wf_use_begin(&use, fd);
+    struct wf_fd_op op;
+    int rc = wf_fd_op_begin(&op, fd);
     if (rc == 0) {
-        wf_store_relaxed(&use.entry->kind, (uint8_t)kind); /* relaxed: as above */
-        wf_use_end(&use);
+        wf_store_relaxed(&op.record->kind, (uint8_t)kind); /* relaxed: see wf_fd_op_kind */
+        wf_fd_op_end(&op);
     }
     return rc;
 }
 
-/* ---- news ---------------------------------------------------------------------------------- */
-
-void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up,
-                       struct wf_wakes *wakes)
+void wf_fd_open_undo(void *fd)
 {
-    wf_spin_acquire(&entry->spin);
-    for (unsigned side = 0; side < WF_SIDES; side++) {
-        if ((sides & 1u << side) != 0) {
-            uint32_t news = wf_load_relaxed(&entry->news[side]); /* relaxed: the lock's */
-            news = (news + WF_NEWS) | (is_hung_up ? WF_NEWS_HUNG_UP : 0);
-            if (news == WF_NEWS_NONE) {
-                news = WF_NEWS_HUNG_UP; /* after two thousand million of them */
+    (void)weft_close((int)(intptr_t)fd); /* no data is lost with it */
+}
+
+/* ---- readiness ----------------------------------------------------------------------------- */
+
+void wf_fd_ready(struct wf_fd *record, uint32_t dirs, bool is_hung_up, struct wf_wakes *wakes)
+{
+    wf_spin_acquire(&record->spin);
+    for (unsigned dir = 0; dir < WF_DIRS; dir++) {
+        if ((dirs & 1u << dir) != 0) {
+            /* relaxed: written under the lock */
+            uint32_t ready_seq = wf_load_relaxed(&record->ready_seq[dir]);
+            ready_seq = (ready_seq + WF_READY_STEP) | (is_hung_up ? WF_READY_HUNG_UP : 0);
+            if (ready_seq == WF_READY_NONE) {
+                ready_seq = WF_READY_HUNG_UP; /* wraps after two thousand million reports */
             }
-            wf_store_release(&entry->news[side], news); /* (I4) */
-            wf_wakes_grant_all(wakes, &entry->queues[side], &entry->spin, 0);
+            wf_store_release(&record->ready_seq[dir], ready_seq); /* (io.I4) */
+            wf_wakes_grant_all(wakes, &record->queues[dir], &record->spin, 0);
         }
     }
-    wf_spin_release(&entry->spin);
+    wf_spin_release(&record->spin);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* [inside]  All who wait get this result. */
-static void end_waits(struct wf_entry *entry, int result)
+/* [op]  Ends all waits of both directions with this result. */
+static void end_waits(struct wf_fd *record, int result)
 {
-    wf_spin_acquire(&entry->spin);
-    for (unsigned side = 0; side < WF_SIDES; side++) {
-        wf_waitq_grant_all(&entry->queues[side], &entry->spin, result);
+    wf_spin_acquire(&record->spin);
+    for (unsigned dir = 0; dir < WF_DIRS; dir++) {
+        wf_waitq_grant_all(&record->queues[dir], &record->spin, result);
     }
-    for (struct wf_thread_wait *wait = entry->threads; wait != NULL; wait = wait->next) {
-        wf_sys_eventfd_add(wait->call_fd);
+    for (struct wf_thread_wait *wait = record->threads; wait != NULL; wait = wait->next) {
+        wf_sys_eventfd_add(wait->wakeup_fd);
     }
-    wf_spin_release(&entry->spin);
+    wf_spin_release(&record->spin);
 }
 
-/* [inside]  Somebody waits: the kernel has to be told, once. */
-static int ask_for_news(struct wf_use *use)
+/* [op]  The caller's node is queued.  Registers the descriptor, if it is not registered. */
+static int fd_register(struct wf_fd_op *op)
 {
-    struct wf_entry *entry = use->entry;
-    struct wf_poller *nobody = NULL;
-    /* relaxed: who finds it told needs nothing of who told it; news come by the lock */
-    if (wf_load_relaxed(&entry->poller) != NULL ||
-        !wf_cas_relaxed(&entry->poller, &nobody, use->poller)) {
+    struct wf_fd *record = op->record;
+    struct wf_poller *none = NULL;
+    /* relaxed: the poller is only compared here; reports reach the waiter by the lock */
+    if (wf_load_relaxed(&record->poller) != NULL ||
+        !wf_cas_relaxed(&record->poller, &none, op->poller)) {
         return 0;
     }
-    int rc = use->poller->backend->add(use->poller, entry);
+    int rc = wf_epoll_add(op->poller, record);
     if (rc != 0) {
-        wf_store_relaxed(&entry->poller, NULL);
-        end_waits(entry, rc); /* ours, and of those who relied on us */
+        wf_store_relaxed(&record->poller, NULL);
+        end_waits(record, rc); /* the caller's, and those that relied on this registration */
     }
     return rc;
 }
 
 /* [closer] */
-static void leave_poller(struct wf_entry *entry, void *context)
+static void fd_detach(struct wf_fd *record, void *context)
 {
     struct wf_poller *poller = context;
-    if (wf_load_relaxed(&entry->poller) != poller) { /* relaxed: the CAS decides */
+    if (wf_load_relaxed(&record->poller) != poller) { /* relaxed: the CAS decides */
         return;
     }
-    wf_spin_acquire(&entry->spin); /* who forgets the descriptor may be at the poller just now */
-    const bool is_ours = wf_cas_relaxed(&entry->poller, &poller, NULL);
-    wf_spin_release(&entry->spin);
+    wf_spin_acquire(&record->spin); /* waits for an fd_end that uses the poller */
+    const bool is_ours = wf_cas_relaxed(&record->poller, &poller, NULL);
+    wf_spin_release(&record->spin);
     if (is_ours) {
-        end_waits(entry, 0);
+        end_waits(record, 0);
     }
 }
 
-void wf_entries_leave(struct wf_poller *poller)
+void wf_fds_detach(struct wf_poller *poller)
 {
-    wf_table_visit(leave_poller, poller);
+    wf_fd_table_visit(fd_detach, poller);
 }
 
-/* [closer]  The task that waits is never resumed. */
-static void forget(struct wf_parting *parting)
+/* [closer]  The waiting task is never resumed. */
+static void fd_wait_abandon(struct wf_abandon_hook *hook)
 {
-    struct wf_wait_node *node = wf_container_of(parting, struct wf_wait_node, parting);
-    struct wf_entry *entry = wf_container_of(node->spin, struct wf_entry, spin);
+    struct wf_wait_node *node = wf_container_of(hook, struct wf_wait_node, hook);
+    struct wf_fd *record = wf_container_of(node->spin, struct wf_fd, spin);
     wf_waitq_abandon(node);
-    wf_entry_leave(entry);
+    wf_fd_put(record);
 }
 
-int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
-                      struct wf_wait_node *node)
+int wf_fd_op_begin_wait(struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq,
+                        struct wf_wait_node *node)
 {
-    struct wf_entry *entry = use->entry;
-    node->spin = &entry->spin;
-    node->parting.forget = forget;
-    wf_spin_acquire(&entry->spin);
-    /* Both relaxed: the lock's; who closes it sets the bit before it takes the lock. */
-    const bool is_closing = (wf_load_relaxed(&entry->state) & WF_ENTRY_CLOSING) != 0;
-    const bool is_new = wf_load_relaxed(&entry->news[side]) != news;
-    if (!is_closing && !is_new) {
-        wf_waitq_push(&entry->queues[side], node);
+    struct wf_fd *record = op->record;
+    node->spin = &record->spin;
+    node->hook.abandon = fd_wait_abandon;
+    wf_spin_acquire(&record->spin);
+    /* Both relaxed: under the lock.  The closer sets CLOSING before it takes the lock. */
+    const bool is_closing = (wf_load_relaxed(&record->state) & WF_FD_CLOSING) != 0;
+    const bool is_ready = wf_load_relaxed(&record->ready_seq[dir]) != ready_seq;
+    if (!is_closing && !is_ready) {
+        wf_waitq_push(&record->queues[dir], node);
     }
-    wf_spin_release(&entry->spin);
+    wf_spin_release(&record->spin);
     if (is_closing) {
         return -EBADF;
     }
-    if (is_new) {
+    if (is_ready) {
         return 0;
     }
-    int rc = ask_for_news(use);
+    int rc = fd_register(op);
     if (rc != 0) {
         (void)wf_waitq_leave(node); /* granted, with the error */
         return rc;
@@ -315,48 +322,49 @@ int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
     return -EINPROGRESS;
 }
 
-/* [thread]  Without a poller: asks the kernel for this one, and for the call of who closes it. */
-static int wait_in_thread(const struct wf_use *use, enum wf_side side, int64_t until_ns)
+/* [non-worker thread]  There is no poller: polls the descriptor, and an eventfd that the closer of
+ * the descriptor writes to. */
+static int fd_wait_thread(const struct wf_fd_op *op, enum wf_dir dir, int64_t until_ns)
 {
-    struct wf_entry *entry = use->entry;
-    struct wf_thread_wait wait = {.call_fd = wf_sys_eventfd()};
-    if (wait.call_fd < 0) {
-        return wait.call_fd;
+    struct wf_fd *record = op->record;
+    struct wf_thread_wait wait = {.wakeup_fd = wf_sys_eventfd()};
+    if (wait.wakeup_fd < 0) {
+        return wait.wakeup_fd;
     }
-    wf_spin_acquire(&entry->spin);
-    wait.next = entry->threads;
-    entry->threads = &wait;
-    /* relaxed: the lock's, as in wf_use_begin_wait */
-    int rc = (wf_load_relaxed(&entry->state) & WF_ENTRY_CLOSING) != 0 ? -EBADF : 0;
-    wf_spin_release(&entry->spin);
+    wf_spin_acquire(&record->spin);
+    wait.next = record->threads;
+    record->threads = &wait;
+    /* relaxed: under the lock, as in wf_fd_op_begin_wait */
+    int rc = (wf_load_relaxed(&record->state) & WF_FD_CLOSING) != 0 ? -EBADF : 0;
+    wf_spin_release(&record->spin);
     if (rc == 0) {
-        rc = wf_sys_poll(use->fd, wait.call_fd, side == WF_SIDE_READ ? POLLIN : POLLOUT, until_ns);
+        rc = wf_sys_poll(op->fd, wait.wakeup_fd, dir == WF_DIR_READ ? POLLIN : POLLOUT, until_ns);
     }
-    wf_spin_acquire(&entry->spin);
-    struct wf_thread_wait **link = &entry->threads;
-    while (*link != &wait) { /* ends: it is there */
+    wf_spin_acquire(&record->spin);
+    struct wf_thread_wait **link = &record->threads;
+    while (*link != &wait) { /* ends: it is in the list */
         link = &(*link)->next;
     }
     *link = wait.next;
-    const bool is_closing = (wf_load_relaxed(&entry->state) & WF_ENTRY_CLOSING) != 0;
-    wf_spin_release(&entry->spin);
-    (void)wf_sys_close(wait.call_fd); /* nothing is lost with it */
+    const bool is_closing = (wf_load_relaxed(&record->state) & WF_FD_CLOSING) != 0;
+    wf_spin_release(&record->spin);
+    (void)wf_sys_close(wait.wakeup_fd); /* no data is lost with it */
     if (is_closing || (rc > 0 && (rc & POLLNVAL) != 0)) {
         return -EBADF;
     }
     return rc == 0 && wf_clock_now() >= until_ns ? -ETIME : rc < 0 ? rc : 0;
 }
 
-int wf_use_wait(struct wf_use *use, enum wf_side side, uint32_t news)
+int wf_fd_op_wait(struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq)
 {
-    return wf_use_wait_until(use, side, news, WEFT_NEVER);
+    return wf_fd_op_wait_until(op, dir, ready_seq, WEFT_NEVER);
 }
 
-int wf_use_wait_until(struct wf_use *use, enum wf_side side, uint32_t news, int64_t until_ns)
+int wf_fd_op_wait_until(struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq, int64_t until_ns)
 {
-    struct weft_task *self = use->self;
+    struct weft_task *self = op->self;
     if (self == NULL) {
-        return wait_in_thread(use, side, until_ns);
+        return fd_wait_thread(op, dir, until_ns);
     }
     if (self->body == WF_BODY_POLL) {
         return -EAGAIN;
@@ -367,60 +375,58 @@ int wf_use_wait_until(struct wf_use *use, enum wf_side side, uint32_t news, int6
     }
     struct wf_wait_node node;
     wf_node_init(&node, self);
-    rc = wf_use_begin_wait(use, side, news, &node);
+    rc = wf_fd_op_begin_wait(op, dir, ready_seq, &node);
     if (rc == -EINPROGRESS) {
-        rc = wf_waitq_wait(&node, side == WF_SIDE_READ ? WEFT_WAIT_READABLE : WEFT_WAIT_WRITABLE,
-                           (const void *)(uintptr_t)(unsigned)use->fd, until_ns);
+        rc = wf_waitq_wait(&node, dir == WF_DIR_READ ? WEFT_WAIT_READABLE : WEFT_WAIT_WRITABLE,
+                           (const void *)(uintptr_t)(unsigned)op->fd, until_ns);
         if (rc == -ETIMEDOUT && until_ns != WEFT_NEVER && wf_interrupted(self) == 0) {
-            rc = -ETIME; /* not the task's deadline */
+            rc = -ETIME; /* until_ns, not the deadline of the task */
         }
         rc = rc != 0 ? rc : node.result;
-        wf_fetch_next(wf_worker_self()); /* a system call comes now, mostly */
+        wf_prefetch_after_wait();
     }
     return rc;
 }
 
 /* ---- closing ------------------------------------------------------------------------------- */
 
-/* [any]  Nobody enters from now on; the last one inside ends it.  Who closes it is one of them
- * until it has told the others: else the number could be another's by then, whose waits it would
- * end. */
-static int close_entry(struct wf_entry *entry, bool is_kept)
+/* [any]  See the file head. */
+static int fd_close(struct wf_fd *record, bool keeps_open)
 {
-    uint32_t state = wf_load_relaxed(&entry->state); /* relaxed: the CAS decides */
+    uint32_t state = wf_load_relaxed(&record->state); /* relaxed: the CAS decides */
     uint32_t next;
-    unsigned looks = 0;
-    do {                                         /* each lost one is another's step */
-        while ((state & WF_ENTRY_ENDING) != 0) { /* the kernel may have given it to the caller */
-            wf_spin_pause(&entry->state, state, looks++);
-            state = wf_load_relaxed(&entry->state); /* relaxed: as above */
+    unsigned attempts = 0;
+    do {                                         /* a failed CAS is progress of another thread */
+        while ((state & WF_FD_RESETTING) != 0) { /* the caller may own the number already */
+            wf_spin_pause(&record->state, state, attempts++);
+            state = wf_load_relaxed(&record->state); /* relaxed: the CAS decides */
         }
-        if ((state & WF_ENTRY_MARKS) != 0) {
-            return -EBADF; /* somebody else has closed it, and it stays open until all are out */
+        if ((state & WF_FD_FLAGS) != 0) {
+            return -EBADF; /* another thread has closed it; the last put has yet to come */
         }
         next = state == 0
-                   ? WF_ENTRY_ENDING
-                   : (state | WF_ENTRY_CLOSING | (is_kept ? WF_ENTRY_KEPT : 0)) + WF_ENTRY_USER;
-    } while (!wf_cas_acquire(&entry->state, &state, next)); /* (I1) */
-    if (next == WF_ENTRY_ENDING) {
-        return end(entry, is_kept);
+                   ? WF_FD_RESETTING
+                   : (state | WF_FD_CLOSING | (keeps_open ? WF_FD_KEEP_OPEN : 0)) + WF_FD_REF;
+    } while (!wf_cas_acquire(&record->state, &state, next)); /* (io.I1) */
+    if (next == WF_FD_RESETTING) {
+        return fd_end(record, keeps_open);
     }
-    end_waits(entry, -EBADF);
-    wf_entry_leave(entry);
+    end_waits(record, -EBADF);
+    wf_fd_put(record);
     return 0;
 }
 
 int weft_close(int fd)
 {
-    struct wf_entry *entry = wf_table_find(fd);
-    return entry != NULL ? close_entry(entry, false) : wf_sys_close(fd);
+    struct wf_fd *record = wf_fd_table_find(fd);
+    return record != NULL ? fd_close(record, false) : wf_sys_close(fd);
 }
 
 int weft_forget(int fd)
 {
-    struct wf_entry *entry = wf_table_find(fd);
+    struct wf_fd *record = wf_fd_table_find(fd);
     if (fd < 0) {
         return -EBADF;
     }
-    return entry != NULL ? close_entry(entry, true) : 0;
+    return record != NULL ? fd_close(record, true) : 0;
 }

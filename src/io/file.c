@@ -1,47 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/file.c - files: calls that block, made on threads that may; and copies between descriptors.
+ * io/file.c - files: calls that block, made on threads of the blocking pool; and copies between
+ * descriptors.
  *
- * A file is used while a thread works on it, as by any other call: a close meanwhile waits.  The
- * buffer lies wherever the caller has it, perhaps in its frame, so who is cancelled stays until the
- * thread has returned.
+ * A call on a file is an fd operation until the pool thread has returned, so a close waits for it.
+ * The buffer may lie in the frame of the caller, so a cancelled task stays until then too.
  *
- * A copy is made of steps.  Which system call is one depends on what both ends are:
+ * A copy is made in steps.  The kinds of the two descriptors decide by which system call:
  *
  *   from    to      a step
- *   file    file    copy_file_range, on a thread that may block
- *   file    polled  sendfile, likewise: it reads the disk; a full socket gives -EAGAIN
- *   pipe    any     splice; on such a thread if one of both is a file
- *   polled  pipe    the same
+ *   file    file    copy_file_range, on a pool thread
+ *   file    polled  sendfile, on a pool thread: it reads the disk; a full socket gives -EAGAIN
+ *   pipe    any     splice; on a pool thread if one of the two is a file
+ *   polled  pipe    splice
  *   else            a read into a buffer, and a write
  *
- * A call that does not know one of its ends says so before it has moved anything: then it is the
- * last line of the table from there on.  The kernel may send SIGPIPE to a thread that splices, and
- * not to tell it is no option; the threads of a runtime have it blocked, others copy by the buffer.
+ * A system call that does not support one of the descriptors fails before it has moved anything;
+ * the copy continues by the last line of the table.  The kernel may send SIGPIPE to a thread that
+ * splices, and has no flag against it: the threads of a runtime have SIGPIPE blocked, and
+ * non-worker threads copy by the buffer.
  */
 #include <errno.h>
 #include <poll.h>
 #include <sys/stat.h>
 
+#include "future/future.h"
 #include "io/io.h"
+#include "io/uring.h"
 #include "os/sys.h"
-#include "sched/fast.h"
 #include "weft/blocking.h"
 #include "weft/file.h"
 
-/* ---- on a thread that may block ------------------------------------------------------------ */
+/* ---- the blocking pool --------------------------------------------------------------------- */
 
-struct errand {
+struct job {
     weft_fn fn;
     void *arg;
     bool has_begun;
 };
 
-static intptr_t run_errand(void *arg)
+static intptr_t file_job_run(void *arg)
 {
-    struct errand *errand = arg;
-    errand->has_begun = true;
-    return errand->fn(errand->arg);
+    struct job *job = arg;
+    job->has_begun = true;
+    return job->fn(job->arg);
 }
 
 intptr_t wf_call_blocking(weft_fn fn, void *arg)
@@ -50,10 +52,10 @@ intptr_t wf_call_blocking(weft_fn fn, void *arg)
     if (self == NULL || self->body == WF_BODY_POLL) {
         return fn(arg);
     }
-    struct errand errand = {.fn = fn, .arg = arg};
-    const intptr_t rc = weft_blocking(run_errand, &errand);
-    if (!errand.has_begun && (rc == -EAGAIN || rc == -ENOMEM)) {
-        WF_REACHED("file.no_thread_for_it");
+    struct job job = {.fn = fn, .arg = arg};
+    const intptr_t rc = weft_blocking(file_job_run, &job);
+    if (!job.has_begun && (rc == -EAGAIN || rc == -ENOMEM)) {
+        WF_REACHED("file.no_pool_thread");
         return fn(arg);
     }
     return rc;
@@ -63,27 +65,20 @@ intptr_t wf_call_blocking(weft_fn fn, void *arg)
 
 struct file_call {
     ssize_t (*call)(const struct file_call *file);
-    enum wf_ring_what what; /* the same for a ring; not of open */
+    enum wf_uring_opcode opcode; /* of the same call by a ring */
     union {
-        const char *path;
         void *buffer;
         const void *bytes;
     };
     size_t size;
     int64_t offset;
-    int fd; /* or flags of open */
-    mode_t mode;
+    int fd;
 };
 
-static intptr_t run_call(void *arg)
+static intptr_t run_file_op(void *arg)
 {
     const struct file_call *file = arg;
     return file->call(file);
-}
-
-static ssize_t call_open(const struct file_call *file)
-{
-    return wf_sys_open(file->path, file->fd, file->mode);
 }
 
 static ssize_t call_pread(const struct file_call *file)
@@ -106,145 +101,176 @@ static ssize_t call_fdatasync(const struct file_call *file)
     return wf_sys_fdatasync(file->fd);
 }
 
-/* [inside]  By the kernel, or on a thread that may block.  A ring would read from whatever has no
- * places where it stands, and a negative one it would take for that; so it gets files only. */
-static ssize_t call_slowly(struct wf_use *use, struct file_call *file)
+/* [op]  By a ring, or on a thread of the blocking pool.  A ring gets only regular files, and only
+ * offsets that are not negative: it ignores the offset of a descriptor without positions, and takes
+ * -1 for the current position. */
+static ssize_t file_call_slow(struct wf_fd_op *op, struct file_call *file)
 {
     ssize_t result;
     enum wf_fd_kind kind;
-    const struct wf_ring_call call = {.what = file->what,
-                                      .fd = file->fd,
-                                      .buffer = file->buffer,
-                                      .size = file->size,
-                                      .offset = file->offset};
-    if (!wf_has_rings(use) || wf_use_classify(use, &kind) != 0 || kind != WF_FD_FILE ||
-        file->offset < 0 || !wf_ring_call(use, &call, &result)) {
-        struct wf_hold hold;
-        wf_hold_begin(&hold, use);
-        use->has_waited = true;
-        result = wf_call_blocking(run_call, file);
-        wf_hold_end(&hold);
+    const struct wf_uring_call call = {.opcode = file->opcode,
+                                       .fd = file->fd,
+                                       .buffer = file->buffer,
+                                       .size = file->size,
+                                       .offset = file->offset};
+    if (!wf_uring_is_on(op) || wf_fd_op_kind(op, &kind) != 0 || kind != WF_FD_KIND_FILE ||
+        file->offset < 0 || !wf_uring_call(op, &call, &result)) {
+        struct wf_undo_hook hook;
+        wf_undo_hook_add(&hook, wf_fd_op_undo, op);
+        op->has_waited = true;
+        result = wf_call_blocking(run_file_op, file);
+        wf_undo_hook_remove(&hook);
     }
     return result;
 }
 
-/* [any]  What is in the cache is had at once. */
-static ssize_t use_file(struct file_call *file)
+/* [any]  Bytes in the page cache are read without a switch. */
+static ssize_t file_call_make(struct file_call *file)
 {
-    struct wf_use use;
-    ssize_t rc = wf_use_begin(&use, file->fd);
+    struct wf_fd_op op;
+    ssize_t rc = wf_fd_op_begin(&op, file->fd);
     if (rc != 0) {
         return rc;
     }
-    const int interrupted = use.self != NULL ? wf_heed(use.self) : 0;
+    const int interrupted = op.self != NULL ? wf_cancel_point(op.self) : 0;
     if (interrupted != 0) {
-        wf_use_end(&use);
+        wf_fd_op_end(&op);
         return interrupted;
     }
     rc = -EAGAIN;
-    if (file->call == call_pread && use.self != NULL && file->offset >= 0) {
+    if (file->call == call_pread && op.self != NULL && file->offset >= 0) {
         const struct iovec whole = {.iov_base = file->buffer, .iov_len = file->size};
         rc = wf_sys_read_cached(file->fd, &whole, 1, file->offset);
     }
-    rc = rc >= 0 ? rc : call_slowly(&use, file);
-    wf_use_end(&use);
-    if (rc >= 0 && use.self != NULL && !use.has_waited) {
-        wf_spend(use.self);
+    rc = rc >= 0 ? rc : file_call_slow(&op, file);
+    wf_fd_op_end(&op);
+    if (rc >= 0 && op.self != NULL && !op.has_waited) {
+        wf_budget_spend(op.self);
     }
     return rc;
 }
 
+struct open_call {
+    const char *path;
+    int flags;
+    mode_t mode;
+    int fd; /* the result; -1: not called yet */
+};
+
+static intptr_t run_open(void *arg)
+{
+    struct open_call *call = arg;
+    call->fd = wf_sys_open(call->path, call->flags, call->mode);
+    return call->fd;
+}
+
+/* [closer]  The descriptor has no owner. */
+static void open_undo(void *arg)
+{
+    const struct open_call *call = arg;
+    if (call->fd >= 0) {
+        (void)wf_sys_close(call->fd); /* nothing was written */
+    }
+}
+
 int weft_open(const char *path, int flags, mode_t mode)
 {
-    struct file_call file = {.call = call_open, .path = path, .fd = flags, .mode = mode};
-    return path != NULL ? (int)wf_call_blocking(run_call, &file) : -EINVAL;
+    struct open_call call = {.path = path, .flags = flags, .mode = mode, .fd = -1};
+    struct wf_undo_hook hook;
+    if (path == NULL) {
+        return -EINVAL;
+    }
+    wf_undo_hook_add(&hook, open_undo, &call);
+    const int rc = (int)wf_call_blocking(run_open, &call);
+    wf_undo_hook_remove(&hook);
+    return rc;
 }
 
 ssize_t weft_pread(int fd, void *buffer, size_t size, int64_t offset)
 {
     struct file_call file = {.call = call_pread,
-                             .what = WF_RING_READ,
+                             .opcode = WF_URING_READ,
                              .buffer = buffer,
                              .size = size,
                              .offset = offset,
                              .fd = fd};
-    return use_file(&file);
+    return file_call_make(&file);
 }
 
 ssize_t weft_pwrite(int fd, const void *bytes, size_t size, int64_t offset)
 {
     struct file_call file = {.call = call_pwrite,
-                             .what = WF_RING_WRITE,
+                             .opcode = WF_URING_WRITE,
                              .bytes = bytes,
                              .size = size,
                              .offset = offset,
                              .fd = fd};
-    return use_file(&file);
+    return file_call_make(&file);
 }
 
 int weft_fsync(int fd)
 {
-    struct file_call file = {.call = call_fsync, .what = WF_RING_FSYNC, .fd = fd};
-    return (int)use_file(&file);
+    struct file_call file = {.call = call_fsync, .opcode = WF_URING_FSYNC, .fd = fd};
+    return (int)file_call_make(&file);
 }
 
 int weft_fdatasync(int fd)
 {
-    struct file_call file = {.call = call_fdatasync, .what = WF_RING_FDATASYNC, .fd = fd};
-    return (int)use_file(&file);
+    struct file_call file = {.call = call_fdatasync, .opcode = WF_URING_FDATASYNC, .fd = fd};
+    return (int)file_call_make(&file);
 }
 
 /* ---- copies -------------------------------------------------------------------------------- */
 
-/* What a step moves at the most: a cancel is heard between two of them. */
+/* What a step moves at most: cancellation is checked between two steps. */
 #define STEP_SIZE ((size_t)8 << 20)
 #define BUFFER_SIZE ((size_t)64 << 10)
 
-struct end {
-    struct wf_use use;
+struct copy_end {
+    struct wf_fd_op op;
     enum wf_fd_kind kind;
     bool is_pipe;
 };
 
 struct copy {
-    struct end to;
-    struct end from;
+    struct copy_end to;
+    struct copy_end from;
     ssize_t (*call)(int to, int from, size_t size); /* NULL: by the buffer */
     size_t step_size;
     void *buffer;
     size_t done;
-    bool blocks;   /* the call may keep its thread */
-    bool is_stuck; /* it found one of both not ready, although both were */
+    bool blocks;   /* the call may block its thread */
+    bool is_stuck; /* it gave -EAGAIN although both descriptors were polled as ready */
 };
 
-static int end_begin(struct end *end, int fd)
+static int copy_end_begin(struct copy_end *end, int fd)
 {
     struct stat status;
-    int rc = wf_use_begin(&end->use, fd);
+    int rc = wf_fd_op_begin(&end->op, fd);
     if (rc != 0) {
         return rc;
     }
-    rc = wf_use_classify(&end->use, &end->kind);
+    rc = wf_fd_op_kind(&end->op, &end->kind);
     rc = rc != 0 ? rc : wf_sys_fstat(fd, &status);
     if (rc != 0) {
-        wf_use_end(&end->use);
+        wf_fd_op_end(&end->op);
         return rc;
     }
     end->is_pipe = S_ISFIFO(status.st_mode);
     return 0;
 }
 
-static bool is_polled(const struct end *end)
+static bool is_polled(const struct copy_end *end)
 {
-    return end->kind != WF_FD_FILE && end->kind != WF_FD_TERMINAL;
+    return end->kind != WF_FD_KIND_FILE && end->kind != WF_FD_KIND_TERMINAL;
 }
 
-static void choose(struct copy *copy)
+static void choose_call(struct copy *copy)
 {
-    const bool is_file = copy->from.kind == WF_FD_FILE;
-    const bool is_to_file = copy->to.kind == WF_FD_FILE;
+    const bool is_file = copy->from.kind == WF_FD_KIND_FILE;
+    const bool is_to_file = copy->to.kind == WF_FD_KIND_FILE;
     copy->blocks = is_file || is_to_file;
-    if (copy->to.use.self == NULL) {
+    if (copy->to.op.self == NULL) {
         copy->call = NULL;
     } else if (is_file && is_to_file) {
         copy->call = wf_sys_copy_file_range;
@@ -259,11 +285,11 @@ static void choose(struct copy *copy)
 static intptr_t run_step(void *arg)
 {
     const struct copy *copy = arg;
-    return copy->call(copy->to.use.fd, copy->from.use.fd, copy->step_size);
+    return copy->call(copy->to.op.fd, copy->from.op.fd, copy->step_size);
 }
 
-/* The kernel cannot do it, for these ends at least. */
-static bool is_unable(ssize_t rc)
+/* The kernel does not support the call for these descriptors. */
+static bool is_unsupported(ssize_t rc)
 {
     return rc == -EINVAL || rc == -EXDEV || rc == -ENOSYS || rc == -EOPNOTSUPP || rc == -EBADF ||
            rc == -EPERM;
@@ -271,22 +297,22 @@ static bool is_unable(ssize_t rc)
 
 static int wait_for_both(const struct copy *copy)
 {
-    int rc = copy->from.kind != WF_FD_FILE ? weft_poll_fd(copy->from.use.fd, POLLIN) : 0;
-    if (rc >= 0 && copy->to.kind != WF_FD_FILE) {
-        rc = weft_poll_fd(copy->to.use.fd, POLLOUT);
+    int rc = copy->from.kind != WF_FD_KIND_FILE ? weft_poll_fd(copy->from.op.fd, POLLIN) : 0;
+    if (rc >= 0 && copy->to.kind != WF_FD_KIND_FILE) {
+        rc = weft_poll_fd(copy->to.op.fd, POLLOUT);
     }
     return rc < 0 ? rc : 0;
 }
 
-/* Bytes that have arrived; 0: the end, or nothing yet: then `call` is NULL now. */
+/* Returns the bytes moved.  0: the end; or the kernel cannot copy these, and `call` is NULL now. */
 static ssize_t step_by_kernel(struct copy *copy)
 {
     for (;;) { /* ends: the second -EAGAIN in a row is the last */
         const ssize_t moved = copy->blocks ? wf_call_blocking(run_step, copy) : run_step(copy);
-        if (is_unable(moved) || (moved == -EAGAIN && copy->is_stuck) ||
+        if (is_unsupported(moved) || (moved == -EAGAIN && copy->is_stuck) ||
             (moved == 0 && copy->done == 0 && copy->call == wf_sys_copy_file_range)) {
-            WF_REACHED(
-                "file.kernel_cannot_copy"); /* the last: a file that does not know its size */
+            /* The last condition: files of /proc and the like report size 0. */
+            WF_REACHED("file.kernel_cannot_copy");
             copy->call = NULL;
             return 0;
         }
@@ -310,10 +336,10 @@ static ssize_t step_by_buffer(struct copy *copy)
         }
     }
     const size_t size = copy->step_size < BUFFER_SIZE ? copy->step_size : BUFFER_SIZE;
-    const ssize_t got = weft_read(copy->from.use.fd, copy->buffer, size);
-    for (ssize_t put = 0; put < got;) { /* ends: each turn moves a byte, or is the last */
+    const ssize_t got = weft_read(copy->from.op.fd, copy->buffer, size);
+    for (ssize_t put = 0; put < got;) { /* ends: each iteration moves a byte, or is the last */
         const ssize_t moved =
-            weft_write(copy->to.use.fd, (char *)copy->buffer + put, (size_t)(got - put));
+            weft_write(copy->to.op.fd, (char *)copy->buffer + put, (size_t)(got - put));
         if (moved <= 0) {
             return moved < 0 ? moved : -EIO;
         }
@@ -325,8 +351,9 @@ static ssize_t step_by_buffer(struct copy *copy)
 
 static int copy_all(struct copy *copy, size_t limit)
 {
-    struct weft_task *self = copy->to.use.self;
-    while (copy->done < limit) { /* ends: each turn moves a byte, or is the last, or the first */
+    struct weft_task *self = copy->to.op.self;
+    while (copy->done <
+           limit) { /* ends: each iteration moves a byte, clears `call`, or is the last */
         copy->step_size = limit - copy->done < STEP_SIZE ? limit - copy->done : STEP_SIZE;
         int rc = self != NULL ? wf_interrupted(self) : 0;
         if (rc != 0) {
@@ -344,16 +371,16 @@ static int copy_all(struct copy *copy, size_t limit)
             return 0;
         }
         if (self != NULL) {
-            wf_spend(self);
+            wf_budget_spend(self);
         }
     }
     return 0;
 }
 
 /* [closer] */
-static void free_buffer(void *what)
+static void copy_buffer_undo(void *copy)
 {
-    wf_free(((struct copy *)what)->buffer);
+    wf_free(((struct copy *)copy)->buffer);
 }
 
 int weft_copy(int to, int from, size_t limit, size_t *copied)
@@ -361,23 +388,22 @@ int weft_copy(int to, int from, size_t limit, size_t *copied)
     struct copy copy = {.buffer = NULL};
     const struct weft_task *self = wf_task_self();
     const bool can_wait = self == NULL || self->body != WF_BODY_POLL;
-    int rc = can_wait ? end_begin(&copy.to, to) : -EAGAIN;
+    int rc = can_wait ? copy_end_begin(&copy.to, to) : -EAGAIN;
     if (rc == 0) {
-        rc = end_begin(&copy.from, from);
+        rc = copy_end_begin(&copy.from, from);
         if (rc == 0) {
-            struct wf_hold holds[2];
-            struct wf_belonging belonging;
-            wf_hold_begin(&holds[0], &copy.from.use);
-            wf_hold_begin(&holds[1], &copy.to.use);
-            wf_belonging_begin(&belonging, free_buffer, &copy);
-            choose(&copy);
+            struct wf_undo_hook hooks[3];
+            wf_undo_hook_add(&hooks[0], wf_fd_op_undo, &copy.from.op);
+            wf_undo_hook_add(&hooks[1], wf_fd_op_undo, &copy.to.op);
+            wf_undo_hook_add(&hooks[2], copy_buffer_undo, &copy);
+            choose_call(&copy);
             rc = copy_all(&copy, limit);
-            wf_belonging_end(&belonging);
-            wf_hold_end(&holds[1]);
-            wf_hold_end(&holds[0]);
-            wf_use_end(&copy.from.use);
+            wf_undo_hook_remove(&hooks[2]);
+            wf_undo_hook_remove(&hooks[1]);
+            wf_undo_hook_remove(&hooks[0]);
+            wf_fd_op_end(&copy.from.op);
         }
-        wf_use_end(&copy.to.use);
+        wf_fd_op_end(&copy.to.op);
     }
     wf_free(copy.buffer);
     if (copied != NULL) {

@@ -6,76 +6,78 @@
 #include <poll.h>
 
 #include "io/io.h"
+#include "io/poller.h"
 #include "os/sys.h"
 #include "sync/future.h"
 
-/* The use of a future that waits: it is inside of the entry. */
-static struct wf_use use_of(const struct wf_future_wait *wait, struct weft_task *self)
+/* The operation of a future that waits: the future holds the reference to the record. */
+static struct wf_fd_op fd_future_op(const struct wf_future_wait *wait, struct weft_task *self)
 {
-    struct wf_use use = {.fd = (int)(intptr_t)wait->item, .self = self};
-    use.entry = wf_container_of(wait->node.spin, struct wf_entry, spin);
-    (void)wf_poller_of(wf_worker_self()->runtime, &use.poller); /* it was there when it began */
-    return use;
+    struct wf_fd_op op = {.fd = (int)(intptr_t)wait->item, .self = self};
+    op.record = wf_container_of(wait->node.spin, struct wf_fd, spin);
+    (void)wf_poller_of(wf_worker_self()->runtime, &op.poller); /* open since the future began */
+    return op;
 }
 
-/* [inside]  The events; -EINPROGRESS: there are none yet, and the node waits. */
-static int ask(struct wf_use *use, struct wf_future_wait *wait)
+/* [op]  Returns the events, or an error, and ends the operation.  -EINPROGRESS: there are no events
+ * yet; the node is queued and the operation goes on. */
+static int fd_future_poll(struct wf_fd_op *op, struct wf_future_wait *wait)
 {
     const short events = (short)wait->count;
-    const enum wf_side side = events == POLLIN ? WF_SIDE_READ : WF_SIDE_WRITE;
+    const enum wf_dir dir = events == POLLIN ? WF_DIR_READ : WF_DIR_WRITE;
     int rc;
-    do { /* ends: each turn there are other news */
-        const uint32_t news = wf_use_news(use, side);
-        rc = wf_sys_poll(use->fd, -1, events, 0);
+    do { /* ends: each iteration has seen another ready_seq */
+        const uint32_t ready_seq = wf_fd_op_ready_seq(op, dir);
+        rc = wf_sys_poll(op->fd, -1, events, 0);
         if (rc == 0) {
-            void (*forget)(struct wf_parting *) = wait->node.parting.forget;
-            rc = wf_use_begin_wait(use, side, news, &wait->node);
-            wait->node.parting.forget = forget; /* the future's, from the second time on */
+            rc = wf_fd_op_begin_wait(op, dir, ready_seq, &wait->node);
         } else if (rc > 0 && (rc & POLLNVAL) != 0) {
             rc = -EBADF;
         }
     } while (rc == 0);
     if (rc != -EINPROGRESS) {
-        wf_use_end(use);
+        wf_fd_op_end(op);
     }
     return rc;
 }
 
-static intptr_t begin(struct wf_future_wait *wait, struct weft_task *self)
+static intptr_t fd_future_begin(struct wf_future_wait *wait, struct weft_task *self)
 {
-    struct wf_use use;
+    struct wf_fd_op op;
     (void)self;
-    const int rc = wf_use_begin(&use, (int)(intptr_t)wait->item);
-    return rc != 0 ? rc : ask(&use, wait);
+    const int rc = wf_fd_op_begin(&op, (int)(intptr_t)wait->item);
+    return rc != 0 ? rc : fd_future_poll(&op, wait);
 }
 
-/* News, of whatever; or it was closed. */
-static intptr_t granted(struct wf_future_wait *wait)
+/* The kernel has reported something, or the descriptor was closed. */
+static intptr_t fd_future_granted(struct wf_future_wait *wait)
 {
-    struct wf_use use = use_of(wait, wait->node.waiter.task);
+    struct wf_fd_op op = fd_future_op(wait, wait->node.waiter.task);
     const int rc = wf_plain_load(&wait->node.result);
     if (rc != 0) {
-        wf_use_end(&use);
+        wf_fd_op_end(&op);
         return rc;
     }
     wf_node_reset(&wait->node);
-    return ask(&use, wait);
+    return fd_future_poll(&op, wait);
 }
 
-static void abandon(struct wf_wait_node *node)
+static void fd_future_abandon(struct wf_wait_node *node)
 {
-    struct wf_entry *entry = wf_container_of(node->spin, struct wf_entry, spin);
+    struct wf_fd *record = wf_container_of(node->spin, struct wf_fd, spin);
     wf_waitq_abandon(node);
-    wf_entry_leave(entry);
+    wf_fd_put(record);
 }
 
-static const struct wf_future_kind kind = {begin, granted, abandon, false};
+static const struct wf_future_kind fd_future_kind = {fd_future_begin, fd_future_granted,
+                                                     fd_future_abandon, false};
 
 void weft_fd_future(weft_wait_future *future, int fd, int events)
 {
-    const bool is_known = events == POLLIN || events == POLLOUT;
-    /* The object is only looked at for whether it is there. */
-    struct wf_future_wait *wait = wf_future_set_up(future, &kind, is_known ? future : NULL);
+    const bool is_valid = events == POLLIN || events == POLLOUT;
+    /* The object is only compared with NULL, which gives -EINVAL. */
+    struct wf_future_wait *wait =
+        wf_future_set_up(future, &fd_future_kind, is_valid ? future : NULL);
     wait->item = (void *)(intptr_t)fd;
     wait->count = (uint32_t)events;
 }

@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/io.h - descriptors: who waits for them, and how news of them comes.
+ * io/io.h - descriptors: how tasks wait for them, and how readiness is reported.
  *
- * Promises:      a call that would block suspends its task and no thread.  No news is lost: who
- *                finds a descriptor drained and then waits hears of what came in between.  A number
- *                that was closed and given out again is never taken for the old one.
- * Must not know: processes, bytecode.
+ * Promises:      a call that would block suspends its task, not its thread.  No readiness is
+ *                lost: a task that finds a descriptor empty and then waits is woken for bytes
+ *                that came in between.  A number that was closed and reused is never taken for
+ *                the old descriptor.
+ * Must not know: addresses, host names, processes, bytecode.
  *
- *   poller    the driver of a runtime: a way to ask the kernel for news of many descriptors
- *   entry     what is known of one number: which poller has news of it, what news came
- *   side      reading or writing
- *   news      a number that grows when the kernel reports something for a side
+ *   fd record      what is known of one descriptor number: its poller, readiness and waiters
+ *   fd operation   one call that uses a descriptor; it holds a reference to the record
+ *   direction      read or write; each has its own readiness and its own queue of waiters
+ *   ready_seq      a number that grows when the kernel reports readiness of a direction
+ *   empty_at       the ready_seq at which a call last found nothing in a direction
+ *   poller         the driver of a runtime (poller.h): epoll, and an io_uring for each worker
  *
- * Tags:  as in sched.h and sync.h;  [inside] the caller has entered the entry.
+ * Tags:  as in sched.h and sync.h;  [op] during an fd operation of the caller.
  *
- * Who synchronises with whom (the letters are the labels in the code):
+ * Synchronisation (edge labels are in the code):
  *
- *   edge  from                           to                            carries
- *   I1    leave: sub                     the last one's CAS            every use before the close
- *   I2    fd.c renew: sub                enter: add                    that the entry is as new
- *   I3    table.c grow: CAS              entry: load                   the page of entries
- *   I4    fd.c happened: store news      news: load                    what the kernel had by then
- *   I5    resolve.c lookup_put: sub      the last one's sub            every use of a lookup
- *   I6    epoll.c add: add               wait: load                    the entry, past the kernel
- *   U1    uring.c complete: store        its task: load                what the kernel has told
- *   U3    uring.c ring_of: store         relieve: load                 the ring of a spare
- *   U2    uring.c begin: store           gather: load                  the call, through the kernel
+ *   edge   from                            to                          carries
+ *   io.I1  wf_fd_put: sub                  last put or close: CAS      each access to the record
+ *   io.I2  fd.c fd_reset: sub              wf_fd_get: add              the record after its reset
+ *   io.I3  fd_table.c fd_table_grow: CAS   wf_fd_table_find: load      a page of records
+ *   io.I4  fd.c wf_fd_ready: store         wf_fd_op_ready_seq: load    what the kernel had then
+ *   io.I5  epoll.c wf_epoll_add: add       wf_epoll_wait: load         the record, by the kernel
+ *   io.U1  uring.c request_complete: store request_wait: load          the result of a request
+ *   io.U2  uring.c request_begin: store    reap_completions: load      the request, by the kernel
+ *   io.U3  uring.c ring_of_worker: store   wf_uring_submit: load       the ring of a spare
  */
 #ifndef WF_IO_IO_H
 #define WF_IO_IO_H
@@ -36,386 +38,235 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <weft/net.h>
 #include <weft/weft.h>
 
 #include "base/base.h"
+#include "future/future.h"
 #include "os/os.h"
-#include "sched/sched.h"
 #include "sync/sync.h"
-
-/* ---- descriptors --------------------------------------------------------------------------- */
-
-enum wf_side {
-    WF_SIDE_READ,
-    WF_SIDE_WRITE,
-    WF_SIDES,
-};
-
-/* What a descriptor is, as far as waiting for it goes. */
-enum wf_fd_kind {
-    WF_FD_UNKNOWN,
-    WF_FD_POLLED, /* does not block; the poller can be asked for news; so for the next two */
-    WF_FD_SOCKET,
-    WF_FD_TCP,      /* who gets less than it asked for has all there is */
-    WF_FD_TERMINAL, /* may block: it is read only after news of it */
-    WF_FD_FILE,     /* blocks, and cannot be polled */
-};
-
-/* News of a side: grows by WF_NEWS when the kernel reports something. */
-enum {
-    /* To get less than one asked for says nothing from now on: the end, an error or urgent data is
-     * there. */
-    WF_NEWS_HUNG_UP = 1,
-    WF_NEWS = 2,
-};
-/* What news never are. */
-#define WF_NEWS_NONE UINT32_MAX
 
 struct wf_poller;
 
-/* A thread that is no worker, and waits. */
+/* ---- fd records ---------------------------------------------------------------------------- */
+
+enum wf_dir {
+    WF_DIR_READ,
+    WF_DIR_WRITE,
+    WF_DIRS,
+};
+
+/* What a descriptor is, as far as waiting for it is concerned. */
+enum wf_fd_kind {
+    WF_FD_KIND_UNKNOWN,
+    WF_FD_KIND_POLLED, /* non-blocking and pollable, as the next two are */
+    WF_FD_KIND_SOCKET,
+    WF_FD_KIND_TCP,      /* a short read or write means that nothing more can be moved now */
+    WF_FD_KIND_TERMINAL, /* may block: a task reads it only after a poll */
+    WF_FD_KIND_FILE,     /* blocks, and cannot be polled */
+};
+
+/* A ready_seq: a count in steps of WF_READY_STEP, and a flag. */
+enum {
+    /* The end, an error or urgent data is there.  The kernel reports it once, so a short read no
+     * longer means that nothing is left. */
+    WF_READY_HUNG_UP = 1,
+    WF_READY_STEP = 2,
+};
+/* Never a ready_seq. */
+#define WF_READY_NONE UINT32_MAX
+
+/* A non-worker thread that waits for a descriptor. */
 struct wf_thread_wait {
     struct wf_thread_wait *next; /* [locked] */
-    int call_fd;                 /* an eventfd, where it is called if the descriptor is closed */
+    int wakeup_fd;               /* an eventfd; the closer of the descriptor writes to it */
 };
 
-/* What is known of one descriptor, by all runtimes.  Its memory is only ever used for this number.
- */
-struct wf_entry {
-    wf_atomic_u32 state;                  /* [any: CAS]  users and marks: see fd.c */
-    struct wf_spin spin;                  /* of the queues */
-    WF_ATOMIC(struct wf_poller *) poller; /* [inside, its end: CAS]  who has news of it; or NULL */
-    WF_ATOMIC(uint32_t) news[WF_SIDES];   /* [locked: write] [inside: read] */
-    /* [inside: write]  The news as of which there was nothing more to be had; see fd.c. */
-    WF_ATOMIC(uint32_t) drained[WF_SIDES];
-    WF_ATOMIC(uint8_t) kind;          /* [inside: write]  enum wf_fd_kind */
-    int32_t fd;                       /* [const] */
-    struct wf_waitq queues[WF_SIDES]; /* [locked] */
-    struct wf_thread_wait *threads;   /* [locked]  threads that wait for it; or NULL */
+/* What is known of one descriptor number, by all runtimes of the process.  The memory of a record
+ * belongs to its number for good. */
+struct wf_fd {
+    wf_atomic_u32 state; /* [any: CAS]  references and flags: see fd.c */
+    struct wf_spin spin; /* guards what is tagged [locked] */
+    /* [op, closer of the poller: CAS]  The poller that reports readiness; NULL: none yet. */
+    WF_ATOMIC(struct wf_poller *) poller;
+    WF_ATOMIC(uint32_t) ready_seq[WF_DIRS]; /* [locked: write] [op: read] */
+    WF_ATOMIC(uint32_t) empty_at[WF_DIRS];  /* [op: write]  see fd.c */
+    WF_ATOMIC(uint8_t) kind;                /* [op: write]  enum wf_fd_kind */
+    int32_t fd;                             /* [const] */
+    struct wf_waitq queues[WF_DIRS];        /* [locked] */
+    struct wf_thread_wait *threads;         /* [locked]  non-worker threads that wait; or NULL */
 };
 
-/* The state of an entry: marks, and above them the number of users.  See fd.c. */
+/* The state of a record: flags, and above them the number of references.  See fd.c. */
 enum {
-    WF_ENTRY_CLOSING = 1,
-    WF_ENTRY_KEPT = 2,
-    WF_ENTRY_ENDING = 4,
-    WF_ENTRY_MARKS = 7,
-    WF_ENTRY_USER = 8,
+    WF_FD_CLOSING = 1,
+    WF_FD_KEEP_OPEN = 2,
+    WF_FD_RESETTING = 4,
+    WF_FD_FLAGS = 7,
+    WF_FD_REF = 8,
 };
 
-/* fd.c  [any]  The caller has counted itself, beside a mark. */
-bool wf_entry_enter_slowly(struct wf_entry *entry, uint32_t before);
-void wf_entry_leave_slowly(struct wf_entry *entry, uint32_t before);
+/* fd.c  [any]  The slow paths of wf_fd_get and wf_fd_put: the record had a flag before the
+ * reference was counted. */
+bool wf_fd_get_slow(struct wf_fd *record, uint32_t before);
+void wf_fd_put_slow(struct wf_fd *record, uint32_t before);
 
-/* [any]  False: it is closed. */
-static inline bool wf_entry_enter(struct wf_entry *entry)
+/* [any]  Takes a reference.  False: the descriptor is closed. */
+static inline bool wf_fd_get(struct wf_fd *record)
 {
-    const uint32_t before = wf_fetch_add_acquire(&entry->state, WF_ENTRY_USER); /* (I2) */
-    return (before & WF_ENTRY_MARKS) == 0 || wf_entry_enter_slowly(entry, before);
+    const uint32_t before = wf_fetch_add_acquire(&record->state, WF_FD_REF); /* (io.I2) */
+    return (before & WF_FD_FLAGS) == 0 || wf_fd_get_slow(record, before);
 }
 
-/* [inside] */
-static inline void wf_entry_leave(struct wf_entry *entry)
+/* [op]  Drops a reference.  The last put of a descriptor that was closed meanwhile closes it. */
+static inline void wf_fd_put(struct wf_fd *record)
 {
-    const uint32_t before = wf_fetch_sub_release(&entry->state, WF_ENTRY_USER); /* (I1) */
-    if ((before & WF_ENTRY_MARKS) != 0) {
-        wf_entry_leave_slowly(entry, before);
+    const uint32_t before = wf_fetch_sub_release(&record->state, WF_FD_REF); /* (io.I1) */
+    if ((before & WF_FD_FLAGS) != 0) {
+        wf_fd_put_slow(record, before);
     }
 }
 
-/* A call that uses a descriptor. */
-struct wf_use {
+/* fd.c  [worker, control thread]  The kernel reports readiness of these directions (bits by enum
+ * wf_dir).  Grants the waiters and adds them to `wakes`; the caller wakes them. */
+void wf_fd_ready(struct wf_fd *record, uint32_t dirs, bool is_hung_up, struct wf_wakes *wakes);
+/* fd.c  [closer]  The poller is about to be freed.  Tasks of other runtimes that wait for its
+ * reports are woken and register with a poller of their own. */
+void wf_fds_detach(struct wf_poller *poller);
+
+/* ---- the table of records ------------------------------------------------------------------ */
+
+enum {
+    WF_FD_TABLE_PAGE = 256,    /* records */
+    WF_FD_TABLE_PAGES = 16384, /* more descriptors than any kernel setting gives to a process */
+};
+
+/* fd_table.c  [any: CAS] */
+typedef WF_ATOMIC(struct wf_fd *) wf_fd_table_page;
+extern wf_fd_table_page wf_fd_table_pages[WF_FD_TABLE_PAGES];
+
+/* [any]  NULL: the number has no record yet, or can have none. */
+#ifdef WF_MODEL
+struct wf_fd *wf_fd_table_find(int fd);
+#else
+static inline struct wf_fd *wf_fd_table_find(int fd)
+{
+    const unsigned number = (unsigned)fd / WF_FD_TABLE_PAGE; /* too large if fd is negative */
+    if (number >= WF_FD_TABLE_PAGES) {
+        return NULL;
+    }
+    struct wf_fd *page = wf_load_acquire(&wf_fd_table_pages[number]); /* (io.I3) */
+    return page != NULL ? &page[(unsigned)fd % WF_FD_TABLE_PAGE] : NULL;
+}
+#endif
+
+/* fd_table.c  [any]  The record, made if there is none.  NULL: no memory, or the number can have
+ * none. */
+struct wf_fd *wf_fd_table_get(int fd);
+/* fd_table.c  [any]  Calls `visit` for each record there is. */
+void wf_fd_table_visit(void (*visit)(struct wf_fd *record, void *context), void *context);
+
+/* ---- fd operations ------------------------------------------------------------------------- */
+
+/* A call that uses a descriptor.  In its frame. */
+struct wf_fd_op {
     int fd;
-    struct wf_entry *entry;
-    struct wf_poller *poller; /* of the task's runtime; NULL: a thread, which asks the kernel */
-    struct weft_task *self;   /* NULL: a thread */
-    bool has_waited;          /* so others have run meanwhile */
+    struct wf_fd *record;
+    struct wf_poller *poller; /* of the task's runtime; NULL: a non-worker thread, which polls */
+    struct weft_task *self;   /* NULL: a non-worker thread */
+    bool has_waited;          /* the task was suspended, so others have run meanwhile */
 };
 
-/* fd.c  [any]  Begins to use it.  -EBADF: it is closed, or no number at all; -ENOMEM, and what
- * opening a poller gives. */
-int wf_use_begin(struct wf_use *use, int fd);
-/* fd.c  [inside]  The last one of a descriptor that was closed meanwhile closes it. */
-void wf_use_end(struct wf_use *use);
-/* fd.c  [inside]  Finds the kind out, and sees to it that what can be polled does not block. */
-int wf_use_find_kind(struct wf_use *use, enum wf_fd_kind *kind);
+/* fd.c  [any]  Begins an operation.  Errors: -EBADF: the descriptor is closed, or the number is
+ * negative; -ENOMEM; what opening the poller of the runtime gives. */
+int wf_fd_op_begin(struct wf_fd_op *op, int fd);
+/* fd.c  [op]  Ends it: see wf_fd_put. */
+void wf_fd_op_end(struct wf_fd_op *op);
+/* fd.c  [closer]  Undo function for wf_undo_hook_add.  A call registers it while its task waits for
+ * something other than the descriptor, such as a blocking job.  If the task never resumes, the
+ * closer ends the operation `op`. */
+void wf_fd_op_undo(void *op);
 
-/* [inside]  The same, if nobody has yet. */
-static inline int wf_use_classify(struct wf_use *use, enum wf_fd_kind *kind)
+/* fd.c  [op]  Finds out the kind, and makes a pollable descriptor non-blocking.  Errors: what fstat
+ * and fcntl give. */
+int wf_fd_op_find_kind(struct wf_fd_op *op, enum wf_fd_kind *kind);
+
+/* [op]  The kind, found out if it is unknown.  Errors: as wf_fd_op_find_kind. */
+static inline int wf_fd_op_kind(struct wf_fd_op *op, enum wf_fd_kind *kind)
 {
-    *kind = wf_load_relaxed(&use->entry->kind); /* relaxed: a fact that anybody may find out */
-    return *kind != WF_FD_UNKNOWN ? 0 : wf_use_find_kind(use, kind);
+    *kind = wf_load_relaxed(&op->record->kind); /* relaxed: a fact that any caller can find out */
+    return *kind != WF_FD_KIND_UNKNOWN ? 0 : wf_fd_op_find_kind(op, kind);
 }
 
-/* [inside]  The news so far; to be read before the system call that may find nothing. */
-static inline uint32_t wf_use_news(const struct wf_use *use, enum wf_side side)
+/* [op]  The ready_seq now.  A caller reads it before the system call that may find nothing. */
+static inline uint32_t wf_fd_op_ready_seq(const struct wf_fd_op *op, enum wf_dir dir)
 {
-    return wf_load_acquire(&use->entry->news[side]); /* (I4) */
+    return wf_load_acquire(&op->record->ready_seq[dir]); /* (io.I4) */
 }
 
-/* [inside]  Whether nothing came since there was nothing to be had, and the caller may wait for it.
- * Who cannot has to try each time: it would not hear of what comes. */
-static inline bool wf_use_is_drained(const struct wf_use *use, enum wf_side side, uint32_t news)
+/* [op]  True if a call found nothing at this ready_seq and the caller can wait for the next.  A
+ * caller that cannot wait must try each time, and so must every caller while the record has no
+ * poller: no report would come. */
+static inline bool wf_fd_op_is_empty(const struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq)
 {
-    const struct wf_entry *entry = use->entry;
-    /* Both relaxed: as of news that were read before; if nobody is told of others, it is tried. */
-    return wf_load_relaxed(&entry->drained[side]) == news &&
-           wf_load_relaxed(&entry->poller) != NULL && use->self != NULL &&
-           use->self->body != WF_BODY_POLL;
+    const struct wf_fd *record = op->record;
+    /* Both relaxed: a value older than `ready_seq` only makes the caller try. */
+    return wf_load_relaxed(&record->empty_at[dir]) == ready_seq &&
+           wf_load_relaxed(&record->poller) != NULL && op->self != NULL &&
+           op->self->body != WF_BODY_POLL;
 }
 
-/* [inside]  As of these news there is nothing more. */
-static inline void wf_use_drain(struct wf_use *use, enum wf_side side, uint32_t news)
+/* [op]  The caller found nothing, or less than it asked for, after it had read this ready_seq. */
+static inline void wf_fd_op_set_empty(struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq)
 {
-    if ((news & WF_NEWS_HUNG_UP) == 0) {
-        wf_store_relaxed(&use->entry->drained[side], news); /* relaxed: as above */
+    if ((ready_seq & WF_READY_HUNG_UP) == 0) {
+        wf_store_relaxed(&op->record->empty_at[dir], ready_seq); /* relaxed: see is_empty */
     }
 }
-/* fd.c  [inside]  Waits for others than these.  0; -ECANCELED, -ETIMEDOUT, -EBADF: it was closed;
- * -EAGAIN: a poll task; or what the kernel has against polling it. */
-int wf_use_wait(struct wf_use *use, enum wf_side side, uint32_t news);
-/* fd.c  [inside]  The same; -ETIME: the point in time has come. */
-int wf_use_wait_until(struct wf_use *use, enum wf_side side, uint32_t news, int64_t until_ns);
-/* fd.c  [inside]  The same in phases, as sync.h has them. */
-int wf_use_begin_wait(struct wf_use *use, enum wf_side side, uint32_t news,
-                      struct wf_wait_node *node);
-/* A use that waits for something else than its descriptor: if its task never goes on, it is out. */
-struct wf_hold {
-    struct wf_parting parting;
-    struct wf_use *use;
-};
-/* fd.c  [inside]  Around such a wait. */
-void wf_hold_begin(struct wf_hold *hold, struct wf_use *use);
-void wf_hold_end(struct wf_hold *hold);
 
-/* What a call has for itself while it waits: if its task never goes on, `end` gives it back. */
-struct wf_belonging {
-    struct wf_parting parting;
-    struct weft_task *self; /* NULL: a thread, from which nobody takes its stack */
-    void (*end)(void *what);
-    void *what;
-};
-/* belonging.c  [any]  Around the wait. */
-void wf_belonging_begin(struct wf_belonging *belonging, void (*end)(void *what), void *what);
-void wf_belonging_begin_fd(struct wf_belonging *belonging, int fd);
-void wf_belonging_end(struct wf_belonging *belonging);
+/* fd.c  [op]  Suspends until ready_seq[dir] differs from `ready_seq`; returns 0.  Errors:
+ * -ECANCELED, -ETIMEDOUT; -EBADF: the descriptor was closed; -EAGAIN: the caller is a poll task;
+ * what the kernel gives for a descriptor that cannot be polled. */
+int wf_fd_op_wait(struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq);
+/* fd.c  [op]  Like wf_fd_op_wait, and returns -ETIME at the time `until_ns`. */
+int wf_fd_op_wait_until(struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq, int64_t until_ns);
+/* fd.c  [op]  The begin phase of that wait (sync.h): never suspends.  0: ready_seq differs already;
+ * -EINPROGRESS: the node is queued; else an error of wf_fd_op_wait. */
+int wf_fd_op_begin_wait(struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq,
+                        struct wf_wait_node *node);
 
-/* fd.c  [task]  A descriptor that was opened just now, and does not block. */
+/* ---- descriptors that a call has opened ---------------------------------------------------- */
+
+/* fd.c  [any]  The kind of a socket of this family and type. */
+enum wf_fd_kind wf_fd_socket_kind(int family, int type);
+/* fd.c  [any]  Notes the kind of a descriptor that was just opened, non-blocking.  Errors: as
+ * wf_fd_op_begin; the caller still owns the descriptor then. */
 int wf_fd_adopt(int fd, enum wf_fd_kind kind);
-/* socket.c  [any]  weft_poll_fd with an end of its own, after which it gives -ETIME. */
+/* fd.c  [closer]  Undo function for wf_undo_hook_add, registered by a call that has opened a
+ * descriptor: closes the number `fd`. */
+void wf_fd_open_undo(void *fd);
+
+/* socket.c  [any]  As weft_poll_fd, but returns -ETIME at the time `until_ns`. */
 int wf_poll_until(int fd, int events, int64_t until_ns);
-/* fd.c  [worker, control thread]  The kernel has news.  Who waited for them is granted, and is to
- * be woken by the caller. */
-void wf_entry_happened(struct wf_entry *entry, uint32_t sides, bool is_hung_up,
-                       struct wf_wakes *wakes);
+/* socket.c  [op, green thread]  Closes the open socket, and keeps its number from being reused
+ * until the operation ends.  Called after weft_close of the same number. */
+void wf_fd_op_retire_socket(struct wf_fd_op *op);
 
 /* ---- signals ------------------------------------------------------------------------------- */
 
-/* signal.c  [any]  0; -EINVAL, -EPERM: as weft_signal_wait. */
+/* signal.c  [any]  Returns `set`.  If that is NULL: returns `storage`, filled with SIGINT and
+ * SIGTERM. */
+const sigset_t *wf_signals_or_default(const sigset_t *set, sigset_t *storage);
+/* signal.c  [any]  0: a task may wait for these signals.  -EINVAL: the set is NULL or empty;
+ * -EPERM: weft_signals_block was not called for one of them. */
 int wf_signals_check(const sigset_t *set);
-/* signal.c  [worker, a thread that blocks them]  Whether one of them could be taken. */
+/* signal.c  [a thread that blocks these signals]  True if one signal of the set is pending. */
 bool wf_signals_are_pending(const sigset_t *set);
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* file.c  [any]  fn(arg), on a thread that may block if the caller is a green thread.  If there is
- * no thread, here.  -ECANCELED, -ETIMEDOUT: it has not begun. */
+/* file.c  [any]  Returns fn(arg).  A green thread is suspended while a thread of the blocking pool
+ * calls it.  If there is no such thread the green thread calls it itself; so does every other
+ * caller.  -ECANCELED, -ETIMEDOUT: fn was not called. */
 intptr_t wf_call_blocking(weft_fn fn, void *arg);
-
-/* ---- calls by io_uring --------------------------------------------------------------------- */
-
-enum wf_ring_what {
-    WF_RING_READ,
-    WF_RING_WRITE,
-    WF_RING_FSYNC,
-    WF_RING_FDATASYNC,
-    WF_RING_RECV, /* of sockets; these two never wait for more than to be given to the kernel */
-    WF_RING_SEND,
-};
-
-/* A call that the kernel can make while we do something else. */
-struct wf_ring_call {
-    enum wf_ring_what what;
-    int fd;
-    union {
-        void *buffer;
-        const void *bytes;
-    };
-    size_t size;
-    int64_t offset;
-    int flags; /* of a socket */
-};
-
-struct wf_poller;
-struct wf_uring;
-
-#ifdef WF_URING
-/* uring.c  [inside]  Waits for its result.  False: it was not made, and has to be in another way.
- * -ECANCELED, -ETIMEDOUT: it has moved nothing. */
-bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *result);
-/* uring.c  [task]  Whether others of its worker have calls to make as well: then the kernel is
- * given them all at once. */
-bool wf_uring_is_worth(const struct wf_use *use);
-/* uring.c  [owner, monitor]  Gives the kernel what the worker has for it; wakes tasks. */
-void wf_uring_flush(struct wf_poller *poller, struct wf_worker *worker);
-/* uring.c  [watcher]  Gives the kernel what a worker has for it that has not come to it. */
-void wf_uring_relieve(struct wf_poller *poller);
-/* uring.c  [worker, control thread]  Wakes tasks whose calls the kernel has made. */
-void wf_uring_gather(struct wf_uring *uring);
-/* uring.c  [task]  -ENOSYS, -ENOMEM: the kernel refuses; what there is goes with wf_uring_close. */
-int wf_uring_open(struct wf_poller *poller, weft_runtime *runtime);
-/* uring.c  [closer] */
-void wf_uring_close(struct wf_poller *poller);
-#else
-static inline bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call,
-                                ssize_t *result)
-{
-    (void)use;
-    (void)call;
-    (void)result;
-    return false;
-}
-
-static inline void wf_uring_gather(struct wf_uring *uring)
-{
-    (void)uring;
-}
-
-static inline bool wf_uring_is_worth(const struct wf_use *use)
-{
-    (void)use;
-    return false;
-}
-
-static inline void wf_uring_flush(struct wf_poller *poller, struct wf_worker *worker)
-{
-    (void)poller;
-    (void)worker;
-}
-
-static inline void wf_uring_relieve(struct wf_poller *poller)
-{
-    (void)poller;
-}
-
-static inline int wf_uring_open(struct wf_poller *poller, weft_runtime *runtime)
-{
-    (void)poller;
-    (void)runtime;
-    return 0;
-}
-
-static inline void wf_uring_close(struct wf_poller *poller)
-{
-    (void)poller;
-}
-#endif
-
-/* What epoll keeps for a ring, in place of an entry: an odd address. */
-static inline void *wf_event_data_of(struct wf_uring *uring)
-{
-    return (char *)uring + 1;
-}
-
-/* ---- connections --------------------------------------------------------------------------- */
-
-/* listen.c  [any]  The kind of a socket, by what it was opened with. */
-enum wf_fd_kind wf_kind_of_socket(int family, int type);
-/* dial.c  [green, thread]  Connects to the first that answers: its descriptor.  The next is tried
- * when one has failed or `delay_ns` have passed.  If all fail: the error of the first that did. */
-int wf_dial_addresses(const weft_address *addresses, size_t count, int64_t delay_ns);
-/* dial.c  [any]  Puts them into an order in which families take turns, as long as there are
- * several; those of a family keep theirs. */
-void wf_interleave(weft_address *addresses, size_t count);
-
-/* ---- the table of descriptors -------------------------------------------------------------- */
-
-enum {
-    WF_TABLE_PAGE = 256,    /* entries */
-    WF_TABLE_PAGES = 16384, /* more descriptors than a process gets by settings of any kernel */
-};
-
-/* table.c  [any: CAS] */
-typedef WF_ATOMIC(struct wf_entry *) wf_table_page;
-extern wf_table_page wf_table_pages[WF_TABLE_PAGES];
-
-/* [any]  NULL: nobody asked for it yet. */
-#ifdef WF_MODEL
-struct wf_entry *wf_table_find(int fd);
-#else
-static inline struct wf_entry *wf_table_find(int fd)
-{
-    const unsigned number = (unsigned)fd / WF_TABLE_PAGE; /* of a negative one: too large */
-    if (number >= WF_TABLE_PAGES) {
-        return NULL;
-    }
-    struct wf_entry *page = wf_load_acquire(&wf_table_pages[number]); /* (I3) */
-    return page != NULL ? &page[(unsigned)fd % WF_TABLE_PAGE] : NULL;
-}
-#endif
-
-/* [any]  NULL: no memory, or no number that a descriptor can have. */
-struct wf_entry *wf_table_entry(int fd);
-/* [any]  Calls `visit` for all that anybody asked for. */
-void wf_table_visit(void (*visit)(struct wf_entry *entry, void *context), void *context);
-
-/* ---- pollers ------------------------------------------------------------------------------- */
-
-/* Events that are taken at once in passing. */
-#define WF_POLLER_GLANCE 32
-/* From how many on it is worth to fetch what they need first. */
-#define WF_EVENTS_AHEAD_MIN 4
-
-/* What the kernel told, before anybody was woken. */
-struct wf_event {
-    struct wf_entry *entry; /* NULL: a call, or a ring */
-    struct wf_uring *ring;  /* that has something to tell; or NULL */
-    uint8_t sides;          /* bits by enum wf_side */
-    bool is_hung_up;
-};
-
-/* A way to ask the kernel.  [const] */
-struct wf_backend {
-    const char *name;
-    int (*open)(struct wf_poller *poller);
-    void (*close)(struct wf_poller *poller);
-    /* [inside]  From now on news of it come, and at once of what there is.  -EPERM: it cannot be
-     * polled. */
-    int (*add)(struct wf_poller *poller, struct wf_entry *entry);
-    /* [inside]  No more, but for those under way. */
-    void (*remove)(struct wf_poller *poller, struct wf_entry *entry);
-    /* [watcher; or timeout 0: any]  Waits for news, at most until then; gives their number. */
-    int (*wait)(struct wf_poller *poller, struct wf_event *events, int count, int64_t deadline_ns);
-    /* [any]  Ends a wait. */
-    void (*call)(struct wf_poller *poller);
-};
-extern const struct wf_backend wf_backend_epoll;
-
-struct wf_poller {
-    struct wf_driver driver;
-    const struct wf_backend *backend;    /* [const] */
-    int fd;                              /* [const]  of the backend */
-    int call_fd;                         /* [const]  an eventfd */
-    wf_atomic_u32 added;                 /* [any: add]  see epoll.c */
-    unsigned ring_count;                 /* [const]  see uring.c; so for the next one */
-    WF_ATOMIC(struct wf_uring *) *rings; /* [owner, by its index: write]  NULL: none, or not yet */
-    int events_max;                      /* [const]  taken at once: options.io_events_max */
-    int caught_count;                    /* [watcher] */
-    struct wf_event caught[WF_IO_EVENTS_MAX];
-};
-
-/* [any]  Whether a call by io_uring is worth a try. */
-static inline bool wf_has_rings(const struct wf_use *use)
-{
-    /* relaxed: a hint */
-    return use->poller != NULL && wf_load_relaxed(&use->poller->driver.io) == WEFT_IO_URING;
-}
-
-/* poller.c  [task]  That of the runtime; opened when first asked for.  -ENOMEM, -EMFILE, ... */
-int wf_poller_of(weft_runtime *runtime, struct wf_poller **out);
-
-/* fd.c  [closer]  The poller ends: whoever of another runtime waits for its news asks elsewhere. */
-void wf_entries_leave(struct wf_poller *poller);
 
 #endif

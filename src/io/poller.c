@@ -1,196 +1,170 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/poller.c - the poller of a runtime: the driver in whose berth the watcher sleeps.
+ * io/poller.c - the poller of a runtime: the driver in which the leader parks.
  *
- * It is opened by the first task that needs it, so a runtime without I/O has neither its
- * descriptors nor its cost.  What the watcher's wait has found lies in `caught` until the watcher
- * may wake tasks again; whoever else looks in passing takes its own events, and an event is given
- * to one of them.  Also a call is: so who looks in passing and gets one makes it again.
+ * The first task that needs it opens it, so a runtime without I/O has neither its descriptors nor
+ * its cost.
+ *
+ *   park       the leader waits in epoll; the events it found are pending until it may wake tasks
+ *   dispatch   the leader wakes the tasks of the pending events
+ *   poll       a busy worker takes events between two tasks, without waiting, and dispatches them
+ *   submit     a worker submits the I/O requests that its tasks have queued (uring.c)
+ *   unpark     any thread ends the leader's wait, by the wakeup_fd
+ *
+ * epoll delivers each edge to one waiter.  A busy worker may consume the wake-up edge that was
+ * meant for the leader; then it must write to the wakeup_fd again.
  */
 #include <errno.h>
 #include <string.h>
 
-#include "io/io.h"
+#include "io/poller.h"
+#include "io/prefetch.h"
+#include "io/uring.h"
 
-static struct wf_poller *of_driver(struct wf_driver *driver)
+static struct wf_poller *poller_of_driver(struct wf_driver *driver)
 {
     return wf_container_of(driver, struct wf_poller, driver);
 }
 
-/* ---- telling who waits ---------------------------------------------------------------------- */
+/* ---- dispatching --------------------------------------------------------------------------- */
 
-/* Of a thousand connections each has been away for long enough that nothing of it is in a near
- * cache: neither its entry nor the frame of who waits for it.  To go from one to the next would be
- * to wait for the memory some five times each; so a few are fetched at once. */
-
-/* [any]  Who seems to wait first.  Without the lock: nothing but an address to be fetched. */
-static __attribute__((no_sanitize("thread"))) const void *glance_at(const struct wf_waitq *queue)
+/* `count` is at most WF_WAKES_MAX, so the wakes hold one waiter of each event.  True: a wake-up was
+ * among the events. */
+static bool dispatch_batch(const struct wf_event *events, int count)
 {
-    return queue->first;
-}
-
-static void fetch_two_lines(const void *from)
-{
-    if (from != NULL) {
-        __builtin_prefetch(from, 1);
-        __builtin_prefetch((const char *)from + WF_CACHE_LINE, 1);
-    }
-}
-
-static void fetch_ahead(const struct wf_event *events, int count)
-{
-    if (count < WF_EVENTS_AHEAD_MIN) {
-        return;
-    }
-    for (int i = 0; i < count; i++) {
-        fetch_two_lines(events[i].entry);
-    }
-    for (int i = 0; i < count; i++) {
-        if (events[i].entry != NULL) {
-            const bool is_read = (events[i].sides & 1u << WF_SIDE_READ) != 0;
-            const enum wf_side side = is_read ? WF_SIDE_READ : WF_SIDE_WRITE;
-            fetch_two_lines(glance_at(&events[i].entry->queues[side]));
-        }
-    }
-}
-
-/* As many as fit into the wakes, if one waits for each.  True: among them was a call. */
-static bool tell_some(const struct wf_event *events, int count)
-{
-    bool is_called = false;
+    bool has_wakeup = false;
     struct wf_wakes wakes;
-    wakes.count = 0; /* and filled as far as that says */
-    fetch_ahead(events, count);
+    wakes.count = 0; /* only this many tasks of the array are valid */
+    wf_prefetch_events(events, count);
     for (int i = 0; i < count; i++) {
-        if (events[i].ring != NULL) {
-            wf_uring_gather(events[i].ring);
-        } else if (events[i].entry != NULL) {
-            wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up, &wakes);
+        if (events[i].uring != NULL) {
+            wf_uring_reap(events[i].uring);
+        } else if (events[i].record != NULL) {
+            wf_fd_ready(events[i].record, events[i].dirs, events[i].is_hung_up, &wakes);
         } else {
-            is_called = true;
+            has_wakeup = true;
         }
     }
     wf_wakes_do(&wakes);
-    return is_called;
+    return has_wakeup;
 }
 
-/* True: among them was a call. */
-static bool tell(struct wf_poller *poller, const struct wf_event *events, int count)
+/* True: a wake-up was among the events. */
+static bool dispatch_events(struct wf_poller *poller, const struct wf_event *events, int count)
 {
-    bool is_called = false;
+    bool has_wakeup = false;
     if (count > 0) {
-        (void)wf_fetch_add_relaxed(&poller->driver.events, (uint64_t)count); /* a number */
+        (void)wf_fetch_add_relaxed(&poller->driver.events, (uint64_t)count); /* a statistic */
     }
     for (int first = 0; first < count; first += (int)WF_WAKES_MAX) {
         const int left = count - first;
-        const int some = left < (int)WF_WAKES_MAX ? left : (int)WF_WAKES_MAX;
-        is_called = tell_some(&events[first], some) || is_called;
+        const int batch = left < (int)WF_WAKES_MAX ? left : (int)WF_WAKES_MAX;
+        has_wakeup = dispatch_batch(&events[first], batch) || has_wakeup;
     }
-    return is_called;
+    return has_wakeup;
 }
 
 /* ---- the driver ---------------------------------------------------------------------------- */
 
-static void wait(struct wf_berth *berth, int64_t deadline_ns)
+static void poller_park(struct wf_driver *driver, int64_t deadline_ns)
 {
-    struct wf_poller *poller = of_driver(wf_container_of(berth, struct wf_driver, berth));
-    poller->caught_count =
-        poller->backend->wait(poller, poller->caught, poller->events_max, deadline_ns);
+    struct wf_poller *poller = poller_of_driver(driver);
+    poller->pending_count = wf_epoll_wait(poller, poller->pending, poller->events_max, deadline_ns);
 }
 
-static void call(struct wf_berth *berth)
+static void poller_unpark(struct wf_driver *driver)
 {
-    struct wf_poller *poller = of_driver(wf_container_of(berth, struct wf_driver, berth));
-    poller->backend->call(poller);
+    wf_epoll_wake(poller_of_driver(driver));
 }
 
-static void gather(struct wf_driver *driver, struct wf_worker *worker)
+static void poller_dispatch(struct wf_driver *driver, struct wf_worker *worker)
 {
     (void)worker;
-    struct wf_poller *poller = of_driver(driver);
-    const int count = poller->caught_count;
-    poller->caught_count = 0;
-    (void)tell(poller, poller->caught, count); /* a call was for the caller, and is heard */
-    wf_uring_relieve(poller);
+    struct wf_poller *poller = poller_of_driver(driver);
+    const int count = poller->pending_count;
+    poller->pending_count = 0;
+    (void)dispatch_events(poller, poller->pending, count); /* a wake-up was for this caller */
+    wf_uring_submit_stuck(poller);
 }
 
-static void flush(struct wf_driver *driver, struct wf_worker *worker)
+static void poller_submit(struct wf_driver *driver, struct wf_worker *worker)
 {
-    wf_uring_flush(of_driver(driver), worker);
+    wf_uring_submit(poller_of_driver(driver), worker);
 }
 
-static void look(struct wf_driver *driver, struct wf_worker *worker)
+/* [owner]  Returns how many events a worker takes: as many as its ring has free slots.  The kernel
+ * keeps the others, in order.  A ring that is always full must not keep events away, so the worker
+ * takes at least a quarter of the maximum. */
+static int poll_limit(struct wf_worker *worker, int limit)
 {
-    struct wf_event events[WF_POLLER_GLANCE];
-    struct wf_poller *poller = of_driver(driver);
-    int most = poller->events_max < WF_POLLER_GLANCE ? poller->events_max : WF_POLLER_GLANCE;
-    if (worker != NULL) {
-        /* What does not fit stays with the kernel, in order; but a ring that is always full must
-         * not keep the news away. */
-        const int room = (int)wf_ring_room(&worker->ring);
-        const int least = (most + 3) / 4;
-        most = room >= most ? most : room > least ? room : least;
+    const int free_count = (int)wf_runq_free_count(&worker->runq);
+    const int least = (limit + 3) / 4;
+    return free_count >= limit ? limit : free_count > least ? free_count : least;
+}
+
+static void poller_poll(struct wf_driver *driver, struct wf_worker *worker)
+{
+    struct wf_event events[WF_POLLER_BATCH];
+    struct wf_poller *poller = poller_of_driver(driver);
+    int limit = poller->events_max < WF_POLLER_BATCH ? poller->events_max : WF_POLLER_BATCH;
+    limit = worker != NULL ? poll_limit(worker, limit) : limit;
+    const int count = wf_epoll_wait(poller, events, limit, 0);
+    /* A worker became the leader after this one had checked that there is none: the wake-up was for
+     * the leader.  relaxed: the leader's store came before the wake-up that the kernel reported. */
+    if (dispatch_events(poller, events, count) && worker != NULL &&
+        wf_load_relaxed(&worker->runtime->has_leader) != 0) {
+        wf_epoll_wake(poller);
     }
-    const int count = poller->backend->wait(poller, events, most, 0);
-    /* It was for the watcher, if there is one: who began to be after we had looked for it.
-     * relaxed: it was before the call, of which the kernel has told us. */
-    if (tell(poller, events, count) && worker != NULL &&
-        wf_load_relaxed(&worker->runtime->is_watched) != 0) {
-        poller->backend->call(poller);
-    }
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------- */
 
-static void end(struct wf_driver *driver)
+static void poller_free(struct wf_driver *driver)
 {
-    struct wf_poller *poller = of_driver(driver);
-    wf_entries_leave(poller);
+    struct wf_poller *poller = poller_of_driver(driver);
+    wf_fds_detach(poller);
     wf_uring_close(poller);
-    poller->backend->close(poller);
+    wf_epoll_close(poller);
     wf_free(poller);
 }
 
-/* [task]  A kernel that refuses io_uring does it all by epoll. */
-static void open_rings(struct wf_poller *poller, weft_runtime *runtime)
-{
-    if (runtime->options.io == WEFT_IO_URING) {
-        (void)wf_uring_open(poller, runtime); /* else there are none: see driver.io */
-    }
-}
-
-static int open_poller(weft_runtime *runtime, struct wf_poller **out)
+static int poller_open(weft_runtime *runtime, struct wf_poller **out)
 {
     struct wf_poller *poller = wf_alloc_zeroed(1, sizeof(*poller));
     if (poller == NULL) {
         return -ENOMEM;
     }
-    poller->driver = (struct wf_driver){
-        .berth = {wait, call}, .gather = gather, .look = look, .flush = flush, .free = end};
-    poller->backend = &wf_backend_epoll;
+    poller->driver = (struct wf_driver){.park = poller_park,
+                                        .unpark = poller_unpark,
+                                        .dispatch = poller_dispatch,
+                                        .poll = poller_poll,
+                                        .submit = poller_submit,
+                                        .free = poller_free};
     poller->events_max = (int)runtime->options.io_events_max;
-    wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL); /* relaxed: nobody has it yet */
-    int rc = poller->backend->open(poller);
+    wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL); /* relaxed: not published yet */
+    int rc = wf_epoll_open(poller);
     if (rc != 0) {
         wf_free(poller);
         return rc;
     }
-    open_rings(poller, runtime);
+    if (runtime->options.io == WEFT_IO_URING) {
+        (void)wf_uring_open(poller, runtime); /* refused: driver.io stays WEFT_IO_EPOLL */
+    }
     *out = poller;
     return 0;
 }
 
-/* [task]  The first that needs it; of two, one. */
-static __attribute__((noinline)) int attach(weft_runtime *runtime, struct wf_poller **out)
+/* [task]  If two tasks open a poller at once, one of the two pollers is kept. */
+static __attribute__((noinline)) int poller_attach(weft_runtime *runtime, struct wf_poller **out)
 {
     struct wf_poller *poller;
-    int rc = open_poller(runtime, &poller);
+    int rc = poller_open(runtime, &poller);
     if (rc != 0) {
         return rc;
     }
     if (!wf_driver_attach(runtime, &poller->driver)) {
-        end(&poller->driver);
-        poller = of_driver(wf_driver_of(runtime));
+        poller_free(&poller->driver);
+        poller = poller_of_driver(wf_driver_of(runtime));
     }
     *out = poller;
     return 0;
@@ -200,8 +174,8 @@ int wf_poller_of(weft_runtime *runtime, struct wf_poller **out)
 {
     struct wf_driver *driver = wf_driver_of(runtime);
     if (driver == NULL) {
-        return attach(runtime, out);
+        return poller_attach(runtime, out);
     }
-    *out = of_driver(driver);
+    *out = poller_of_driver(driver);
     return 0;
 }

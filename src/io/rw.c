@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/rw.c - reading and writing: the call is tried, and waits only if it finds nothing.
+ * io/rw.c - reading and writing: the system call is tried first, and the task waits only if it
+ * moves nothing.
  *
- * All are one loop around the system call, which is in `call`: what differs is which, and its
+ * All functions are one loop around a `struct transfer`, which names the system call and its
  * arguments.
  */
 #include <errno.h>
@@ -10,16 +11,17 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "future/future.h"
 #include "io/io.h"
+#include "io/uring.h"
 #include "os/sys.h"
-#include "sched/fast.h"
 
 /* A system call that moves bytes. */
 struct transfer {
     ssize_t (*call)(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
-    enum wf_side side;
-    int flags;   /* of a socket */
-    size_t size; /* that is asked for; 0: to get less says nothing */
+    enum wf_dir dir;
+    int flags;   /* of recv and send */
+    size_t size; /* bytes of `buffer`; 0 also with parts or a message */
     union {
         void *buffer;
         const void *bytes;
@@ -37,7 +39,7 @@ struct transfer {
 
 static bool is_socket(enum wf_fd_kind kind)
 {
-    return kind == WF_FD_TCP || kind == WF_FD_SOCKET;
+    return kind == WF_FD_KIND_TCP || kind == WF_FD_KIND_SOCKET;
 }
 
 static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
@@ -47,17 +49,17 @@ static ssize_t call_writev(int fd, const struct transfer *transfer, enum wf_fd_k
 static ssize_t call_recvfrom(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
 static ssize_t call_sendto(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
 
-/* [inside]  A terminal blocks: it is asked first whether it would. */
-static int try_terminal(struct wf_use *use, const struct transfer *transfer)
+/* [op]  A terminal is in blocking mode: polls it first.  -EAGAIN: the call would block. */
+static int terminal_poll(struct wf_fd_op *op, const struct transfer *transfer)
 {
-    const short events = transfer->side == WF_SIDE_READ ? POLLIN : POLLOUT;
-    const int rc = wf_sys_poll(use->fd, -1, events, 0);
+    const short events = transfer->dir == WF_DIR_READ ? POLLIN : POLLOUT;
+    const int rc = wf_sys_poll(op->fd, -1, events, 0);
     return rc == 0 ? -EAGAIN : rc < 0 ? rc : 0;
 }
 
-/* [inside]  The system call; or, if others of the worker have some to make too, one for all. */
+/* [op]  Makes the system call; if other tasks of the worker have calls to make too, by the ring. */
 static inline __attribute__((always_inline)) ssize_t
-call_once(struct wf_use *use, const struct transfer *transfer, enum wf_fd_kind kind)
+call_once(struct wf_fd_op *op, const struct transfer *transfer, enum wf_fd_kind kind)
 {
     const bool is_read =
         transfer->call == call_read || (transfer->call == call_recvfrom && transfer->from == NULL);
@@ -65,156 +67,163 @@ call_once(struct wf_use *use, const struct transfer *transfer, enum wf_fd_kind k
         transfer->call == call_write || (transfer->call == call_sendto && transfer->to == NULL);
     ssize_t moved;
     if (is_socket(kind) && transfer->size > 0 && (is_read || is_write) &&
-        (transfer->flags & MSG_DONTWAIT) == 0 && wf_has_rings(use) && wf_uring_is_worth(use)) {
-        const struct wf_ring_call call = {
-            .what = is_read ? WF_RING_RECV : WF_RING_SEND,
-            .fd = use->fd,
+        (transfer->flags & MSG_DONTWAIT) == 0 && wf_uring_is_on(op) && wf_uring_is_worth(op)) {
+        const struct wf_uring_call call = {
+            .opcode = is_read ? WF_URING_RECV : WF_URING_SEND,
+            .fd = op->fd,
             .bytes = transfer->bytes,
             .size = transfer->size,
             .flags = is_read ? transfer->flags : transfer->flags | MSG_NOSIGNAL,
         };
-        if (wf_ring_call(use, &call, &moved)) {
+        if (wf_uring_call(op, &call, &moved)) {
             return moved;
         }
     }
-    return transfer->call(use->fd, transfer, kind);
+    return transfer->call(op->fd, transfer, kind);
 }
 
-/* [inside]  Once: -EAGAIN, it would block. */
-static inline __attribute__((always_inline)) ssize_t
-attempt(struct wf_use *use, const struct transfer *transfer, uint32_t news, enum wf_fd_kind kind)
+/* [op]  Tries once.  -EAGAIN: the call would block. */
+static inline __attribute__((always_inline)) ssize_t transfer_try(struct wf_fd_op *op,
+                                                                  const struct transfer *transfer,
+                                                                  uint32_t ready_seq,
+                                                                  enum wf_fd_kind kind)
 {
-    if ((transfer->flags & MSG_DONTWAIT) == 0 && wf_use_is_drained(use, transfer->side, news)) {
+    if ((transfer->flags & MSG_DONTWAIT) == 0 && wf_fd_op_is_empty(op, transfer->dir, ready_seq)) {
         return -EAGAIN;
     }
-    const int rc = kind == WF_FD_TERMINAL && use->self != NULL ? try_terminal(use, transfer) : 0;
-    const ssize_t moved = rc != 0 ? rc : call_once(use, transfer, kind);
-    if (moved == -EAGAIN || (kind == WF_FD_TCP && transfer->flags == 0 && moved > 0 &&
+    const int rc =
+        kind == WF_FD_KIND_TERMINAL && op->self != NULL ? terminal_poll(op, transfer) : 0;
+    const ssize_t moved = rc != 0 ? rc : call_once(op, transfer, kind);
+    if (moved == -EAGAIN || (kind == WF_FD_KIND_TCP && transfer->flags == 0 && moved > 0 &&
                              (size_t)moved < transfer->size)) {
-        wf_use_drain(use, transfer->side, news);
+        wf_fd_op_set_empty(op, transfer->dir, ready_seq);
     }
     return moved;
 }
 
-/* A call on a regular file, for a thread that may block. */
-struct file_call {
+/* A call on a regular file, for a thread of the blocking pool. */
+struct file_transfer {
     const struct transfer *transfer;
     int fd;
 };
 
-static intptr_t run_file_call(void *arg)
+static intptr_t run_file_transfer(void *arg)
 {
-    const struct file_call *call = arg;
-    return call->transfer->call(call->fd, call->transfer, WF_FD_FILE);
+    const struct file_transfer *call = arg;
+    return call->transfer->call(call->fd, call->transfer, WF_FD_KIND_FILE);
 }
 
-/* [inside, task]  On a thread that may block.  Not by a ring: there calls that overlap read the
- * position before and write it after, and what one has written another overwrites. */
-static ssize_t move_file_slowly(struct wf_use *use, const struct transfer *transfer)
+/* [op, green thread]  On a thread of the blocking pool.  Not by a ring: there overlapping calls
+ * read the file position before and write it after, so one would overwrite what another has
+ * written. */
+static ssize_t move_file_slow(struct wf_fd_op *op, const struct transfer *transfer)
 {
-    struct file_call file = {transfer, use->fd};
-    struct wf_hold hold;
-    wf_hold_begin(&hold, use);
-    ssize_t result = wf_call_blocking(run_file_call, &file);
-    wf_hold_end(&hold);
+    struct file_transfer file = {transfer, op->fd};
+    struct wf_undo_hook hook;
+    wf_undo_hook_add(&hook, wf_fd_op_undo, op);
+    ssize_t result = wf_call_blocking(run_file_transfer, &file);
+    wf_undo_hook_remove(&hook);
     return result;
 }
 
-/* [inside, task]  What is in the cache is had at once. */
-static ssize_t move_file(struct wf_use *use, const struct transfer *transfer)
+/* [op, task]  Bytes in the page cache are read without a switch. */
+static ssize_t move_file(struct wf_fd_op *op, const struct transfer *transfer)
 {
     ssize_t got = -EAGAIN;
     if (transfer->call == call_read) {
         const struct iovec whole = {.iov_base = transfer->buffer, .iov_len = transfer->size};
-        got = wf_sys_read_cached(use->fd, &whole, 1, -1);
+        got = wf_sys_read_cached(op->fd, &whole, 1, -1);
     } else if (transfer->call == call_readv) {
-        got = wf_sys_read_cached(use->fd, transfer->parts, transfer->count, -1);
+        got = wf_sys_read_cached(op->fd, transfer->parts, transfer->count, -1);
     }
     if (got < 0) {
-        use->has_waited = true;
-        return move_file_slowly(use, transfer);
+        op->has_waited = true;
+        return move_file_slow(op, transfer);
     }
     return got;
 }
 
-/* [inside]  Once, and waits for it. */
+/* [op]  Makes the system call; while it returns -EAGAIN, waits for readiness and repeats (not with
+ * MSG_DONTWAIT). */
 static inline __attribute__((always_inline)) ssize_t
-move_once(struct wf_use *use, enum wf_fd_kind kind, const struct transfer *transfer)
+move_once(struct wf_fd_op *op, enum wf_fd_kind kind, const struct transfer *transfer)
 {
-    ssize_t moved = use->self != NULL ? wf_heed(use->self) : 0;
+    ssize_t moved = op->self != NULL ? wf_cancel_point(op->self) : 0;
     if (moved != 0) {
         return moved;
     }
-    if (kind == WF_FD_FILE && use->self != NULL) {
-        return move_file(use, transfer);
+    if (kind == WF_FD_KIND_FILE && op->self != NULL) {
+        return move_file(op, transfer);
     }
-    for (;;) { /* ends with what the call gives, or when it may not wait on */
-        const uint32_t news = wf_use_news(use, transfer->side);
-        moved = attempt(use, transfer, news, kind);
+    for (;;) { /* ends with a result of the call, or an interruption of the wait */
+        const uint32_t ready_seq = wf_fd_op_ready_seq(op, transfer->dir);
+        moved = transfer_try(op, transfer, ready_seq, kind);
         if (moved != -EAGAIN || (transfer->flags & MSG_DONTWAIT) != 0) {
             break;
         }
-        moved = wf_use_wait(use, transfer->side, news);
+        moved = wf_fd_op_wait(op, transfer->dir, ready_seq);
         if (moved != 0) {
             break;
         }
-        use->has_waited = true;
+        op->has_waited = true;
     }
     return moved;
 }
 
-/* [inside]  Goes out, and lets others run if it is time for that: not before, since a task that
- * never goes on would stay inside. */
-static inline __attribute__((always_inline)) void end_and_spend(struct wf_use *use, bool is_well)
+/* [op]  Ends the operation and yields if the budget is used up.  In this order: a task that yields
+ * may be abandoned, and must not hold a reference then. */
+static inline __attribute__((always_inline)) void end_and_spend(struct wf_fd_op *op, bool is_done)
 {
-    wf_use_end(use);
-    if (is_well && use->self != NULL && !use->has_waited) {
-        wf_spend(use->self);
+    wf_fd_op_end(op);
+    if (is_done && op->self != NULL && !op->has_waited) {
+        wf_budget_spend(op->self);
     }
 }
 
-/* Inlined into the calls that count: what is not theirs falls away. */
-static inline __attribute__((always_inline)) ssize_t move_by(int fd,
-                                                             const struct transfer *transfer)
+/* Inlined into weft_read and weft_write: the compiler drops the branches of other calls. */
+static inline __attribute__((always_inline)) ssize_t move_inline(int fd,
+                                                                 const struct transfer *transfer)
 {
-    struct wf_use use;
+    struct wf_fd_op op;
     enum wf_fd_kind kind;
-    ssize_t moved = wf_use_begin(&use, fd);
+    ssize_t moved = wf_fd_op_begin(&op, fd);
     if (moved != 0) {
         return moved;
     }
-    moved = wf_use_classify(&use, &kind);
-    moved = moved == 0 ? move_once(&use, kind, transfer) : moved;
-    end_and_spend(&use, moved >= 0);
+    moved = wf_fd_op_kind(&op, &kind);
+    moved = moved == 0 ? move_once(&op, kind, transfer) : moved;
+    end_and_spend(&op, moved >= 0);
     return moved;
 }
 
 static __attribute__((noinline)) ssize_t move(int fd, const struct transfer *transfer)
 {
-    return move_by(fd, transfer);
+    return move_inline(fd, transfer);
 }
 
-/* [inside]  Nobody could take it back from who closed it: between two pieces it is asked for. */
-static bool is_closed(const struct wf_use *use)
+/* [op]  Checked between two pieces: a close ends waits, but the pieces may never wait. */
+static bool is_closed(const struct wf_fd_op *op)
 {
-    return (wf_load_relaxed(&use->entry->state) & WF_ENTRY_CLOSING) != 0; /* relaxed: a mark */
+    return (wf_load_relaxed(&op->record->state) & WF_FD_CLOSING) != 0; /* relaxed: a flag */
 }
 
-/* All of `transfer`, which has one buffer: how much it was; less if the end came.  It is one use,
- * because in between the number could become that of another descriptor. */
+/* Moves the whole buffer.  Returns the number of bytes moved, smaller than the size only at the end
+ * of the stream; after an error, the negative errno only.  One fd operation covers all pieces:
+ * between two fd operations another thread could close the descriptor, and the kernel could reuse
+ * its number. */
 static inline __attribute__((always_inline)) ssize_t move_all(int fd, struct transfer *transfer)
 {
-    struct wf_use use;
+    struct wf_fd_op op;
     enum wf_fd_kind kind;
     ssize_t done = 0;
-    ssize_t moved = wf_use_begin(&use, fd);
+    ssize_t moved = wf_fd_op_begin(&op, fd);
     if (moved != 0) {
         return moved;
     }
-    moved = wf_use_classify(&use, &kind);
+    moved = wf_fd_op_kind(&op, &kind);
     if (moved == 0) {
-        do { /* ends: each turn moves a byte, or is the last */
-            moved = is_closed(&use) ? -EBADF : move_once(&use, kind, transfer);
+        do { /* ends: each iteration moves a byte, or is the last */
+            moved = is_closed(&op) ? -EBADF : move_once(&op, kind, transfer);
             if (moved > 0) {
                 transfer->buffer = (char *)transfer->buffer + moved;
                 transfer->size -= (size_t)moved;
@@ -222,13 +231,13 @@ static inline __attribute__((always_inline)) ssize_t move_all(int fd, struct tra
             }
         } while (moved > 0 && transfer->size > 0);
     }
-    end_and_spend(&use, moved >= 0);
+    end_and_spend(&op, moved >= 0);
     return moved < 0 ? moved : done;
 }
 
 /* ---- the calls ----------------------------------------------------------------------------- */
 
-/* On a socket a receive is a tenth faster.  But a receive of nothing takes a datagram away. */
+/* On a socket recv is a tenth faster than read.  But a recv of size 0 consumes a datagram. */
 static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
 {
     return is_socket(kind) && transfer->size > 0
@@ -236,7 +245,7 @@ static ssize_t call_read(int fd, const struct transfer *transfer, enum wf_fd_kin
                : wf_sys_read(fd, transfer->buffer, transfer->size);
 }
 
-/* A socket whose peer is gone must not end the process by a signal. */
+/* A socket whose peer is gone must not end the process by SIGPIPE. */
 static ssize_t call_write(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
 {
     return is_socket(kind)
@@ -291,28 +300,28 @@ static ssize_t call_sendmsg(int fd, const struct transfer *transfer, enum wf_fd_
 ssize_t weft_read(int fd, void *buffer, size_t size)
 {
     const struct transfer transfer = {
-        .call = call_read, .side = WF_SIDE_READ, .size = size, .buffer = buffer};
-    return move_by(fd, &transfer);
+        .call = call_read, .dir = WF_DIR_READ, .size = size, .buffer = buffer};
+    return move_inline(fd, &transfer);
 }
 
 ssize_t weft_write(int fd, const void *bytes, size_t size)
 {
     const struct transfer transfer = {
-        .call = call_write, .side = WF_SIDE_WRITE, .size = size, .bytes = bytes};
-    return move_by(fd, &transfer);
+        .call = call_write, .dir = WF_DIR_WRITE, .size = size, .bytes = bytes};
+    return move_inline(fd, &transfer);
 }
 
 ssize_t weft_readv(int fd, const struct iovec *parts, int count)
 {
     const struct transfer transfer = {
-        .call = call_readv, .side = WF_SIDE_READ, .parts = parts, .count = count};
+        .call = call_readv, .dir = WF_DIR_READ, .parts = parts, .count = count};
     return move(fd, &transfer);
 }
 
 ssize_t weft_writev(int fd, const struct iovec *parts, int count)
 {
     const struct transfer transfer = {
-        .call = call_writev, .side = WF_SIDE_WRITE, .parts = parts, .count = count};
+        .call = call_writev, .dir = WF_DIR_WRITE, .parts = parts, .count = count};
     return move(fd, &transfer);
 }
 
@@ -321,13 +330,13 @@ ssize_t weft_socket_recv(int fd, void *buffer, size_t size, int flags)
     return weft_recvfrom(fd, buffer, size, flags, NULL, NULL);
 }
 
-/* The kernel writes both. */
+/* The kernel writes both through pointers. */
 ssize_t weft_recvfrom(int fd, void *buffer, size_t size, int flags, struct sockaddr *address,
                       socklen_t *address_size) /* NOLINT(readability-non-const-parameter) */
 {
     const struct transfer transfer = {
         .call = call_recvfrom,
-        .side = WF_SIDE_READ,
+        .dir = WF_DIR_READ,
         .flags = flags,
         .size = size,
         .buffer = buffer,
@@ -347,7 +356,7 @@ ssize_t weft_sendto(int fd, const void *bytes, size_t size, int flags,
 {
     const struct transfer transfer = {
         .call = call_sendto,
-        .side = WF_SIDE_WRITE,
+        .dir = WF_DIR_WRITE,
         .flags = flags,
         .size = size,
         .bytes = bytes,
@@ -360,7 +369,7 @@ ssize_t weft_sendto(int fd, const void *bytes, size_t size, int flags,
 ssize_t weft_recvmsg(int fd, struct msghdr *message, int flags)
 {
     const struct transfer transfer = {
-        .call = call_recvmsg, .side = WF_SIDE_READ, .flags = flags, .message = message};
+        .call = call_recvmsg, .dir = WF_DIR_READ, .flags = flags, .message = message};
     return message != NULL ? move(fd, &transfer) : -EINVAL;
 }
 
@@ -368,14 +377,14 @@ ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags)
 {
     const struct transfer transfer = {
         .call = call_sendmsg,
-        .side = WF_SIDE_WRITE,
+        .dir = WF_DIR_WRITE,
         .flags = flags,
         .message = (struct msghdr *)(uintptr_t)message, /* only read */
     };
     return message != NULL ? move(fd, &transfer) : -EINVAL;
 }
 
-/* ---- whole pieces -------------------------------------------------------------------------- */
+/* ---- whole buffers ------------------------------------------------------------------------- */
 
 ssize_t weft_read_full(int fd, void *buffer, size_t size)
 {
@@ -383,17 +392,17 @@ ssize_t weft_read_full(int fd, void *buffer, size_t size)
         return -EINVAL;
     }
     struct transfer transfer = {
-        .call = call_read, .side = WF_SIDE_READ, .size = size, .buffer = buffer};
+        .call = call_read, .dir = WF_DIR_READ, .size = size, .buffer = buffer};
     return size > 0 ? move_all(fd, &transfer) : 0;
 }
 
 int weft_write_all(int fd, const void *bytes, size_t size)
 {
     struct transfer transfer = {
-        .call = call_write, .side = WF_SIDE_WRITE, .size = size, .bytes = bytes};
+        .call = call_write, .dir = WF_DIR_WRITE, .size = size, .bytes = bytes};
     const ssize_t moved = size > 0 ? move_all(fd, &transfer) : 0;
     if (moved < 0) {
         return (int)moved;
     }
-    return transfer.size == 0 ? 0 : -EIO; /* no descriptor writes nothing */
+    return transfer.size == 0 ? 0 : -EIO; /* the kernel took 0 bytes, which no descriptor does */
 }

@@ -2,41 +2,42 @@
 /*
  * io/select.c - descriptors and signals as cases of a select.
  *
- * The node of a case stands in the queue of its descriptor, and is granted by news of it, as that
- * of weft_poll_fd is.  What the news are is asked of the kernel when the case is to run: they may
- * have been for somebody else, and then the select begins anew.
+ * The wait node of a case is in the queue of its descriptor and is granted when the kernel reports
+ * readiness, as that of weft_poll_fd is.  When the case has won, it polls the descriptor: another
+ * task may have taken the bytes, and then the select starts over.
  *
- * A signal is taken when its case runs, and by no other: until then a signalfd tells that there is
- * one, as in signal.c.
+ * A signal is taken when its case has won and not before.  Until then a signalfd reports that one
+ * is pending, as in signal.c.
  */
 #include <errno.h>
 #include <poll.h>
 
 #include "io/io.h"
+#include "io/poller.h"
 #include "os/sys.h"
 #include "sync/source.h"
 #include "weft/signals.h"
 
 /* ---- descriptors --------------------------------------------------------------------------- */
 
-/* What the case asks for: in its unused fields. */
-static int fd_of(const weft_case *it)
+/* The arguments of a case are in its unused fields. */
+static int io_case_fd(const weft_case *it)
 {
     return (int)(intptr_t)it->unused[0];
 }
 
-static short events_of(const weft_case *it)
+static short io_case_events(const weft_case *it)
 {
     return (short)(intptr_t)it->unused[1];
 }
 
-static enum wf_side side_of(short events)
+static enum wf_dir io_case_dir(short events)
 {
-    return events == POLLIN ? WF_SIDE_READ : WF_SIDE_WRITE;
+    return events == POLLIN ? WF_DIR_READ : WF_DIR_WRITE;
 }
 
-/* The kernel's answer, as a result: 0 and the events in the value, -EAGAIN, or an error. */
-static int ask(weft_case *it, int fd, short events)
+/* Polls once.  0: the events are in it->value; -EAGAIN: none; or an error. */
+static int io_case_poll(weft_case *it, int fd, short events)
 {
     const int rc = wf_sys_poll(fd, -1, events, 0);
     if (rc <= 0) {
@@ -46,42 +47,42 @@ static int ask(weft_case *it, int fd, short events)
     return (rc & POLLNVAL) == 0 ? 0 : -EBADF;
 }
 
-static int check_fd(const weft_case *it)
+static int fd_case_check(const weft_case *it)
 {
-    return events_of(it) == POLLIN || events_of(it) == POLLOUT ? 0 : -EINVAL;
+    return io_case_events(it) == POLLIN || io_case_events(it) == POLLOUT ? 0 : -EINVAL;
 }
 
-/* [waiter]  From here on it is inside, and the node knows the entry and the news. */
-static int begin_fd(weft_case *it, struct wf_wait_node *node)
+/* [waiter]  Begins the operation.  The node notes the record and the ready_seq. */
+static int fd_case_begin(weft_case *it, struct wf_wait_node *node)
 {
-    struct wf_use use;
-    int rc = wf_use_begin(&use, fd_of(it));
+    struct wf_fd_op op;
+    int rc = wf_fd_op_begin(&op, io_case_fd(it));
     if (rc != 0) {
         return rc;
     }
-    node->spin = &use.entry->spin;
-    node->count = wf_use_news(&use, side_of(events_of(it)));
-    return ask(it, fd_of(it), events_of(it));
+    node->spin = &op.record->spin;
+    node->count = wf_fd_op_ready_seq(&op, io_case_dir(io_case_events(it)));
+    return io_case_poll(it, io_case_fd(it), io_case_events(it));
 }
 
-static struct wf_entry *entry_of(const struct wf_wait_node *node)
+static struct wf_fd *record_of_node(const struct wf_wait_node *node)
 {
-    return wf_container_of(node->spin, struct wf_entry, spin);
+    return wf_container_of(node->spin, struct wf_fd, spin);
 }
 
-static int enter(int fd, short events, struct wf_wait_node *node)
+static int io_case_enqueue(int fd, short events, struct wf_wait_node *node)
 {
-    struct wf_use use = {.fd = fd, .entry = entry_of(node), .self = node->waiter.task};
-    (void)wf_poller_of(wf_worker_self()->runtime, &use.poller); /* it was there when it began */
-    return wf_use_begin_wait(&use, side_of(events), node->count, node);
+    struct wf_fd_op op = {.fd = fd, .record = record_of_node(node), .self = node->waiter.task};
+    (void)wf_poller_of(wf_worker_self()->runtime, &op.poller); /* open since the case began */
+    return wf_fd_op_begin_wait(&op, io_case_dir(events), node->count, node);
 }
 
-static int enter_fd(weft_case *it, struct wf_wait_node *node)
+static int fd_case_enter(weft_case *it, struct wf_wait_node *node)
 {
-    return enter(fd_of(it), events_of(it), node);
+    return io_case_enqueue(io_case_fd(it), io_case_events(it), node);
 }
 
-static void leave(weft_case *it, struct wf_wait_node *node)
+static void io_case_dequeue(weft_case *it, struct wf_wait_node *node)
 {
     (void)it;
     if (node->queue != NULL) {
@@ -89,20 +90,21 @@ static void leave(weft_case *it, struct wf_wait_node *node)
     }
 }
 
-static int run_fd(weft_case *it)
+static int fd_case_run(weft_case *it)
 {
-    return it->value != 0 ? 0 : ask(it, fd_of(it), events_of(it));
+    return it->value != 0 ? 0 : io_case_poll(it, io_case_fd(it), io_case_events(it));
 }
 
-static void end_fd(weft_case *it, struct wf_wait_node *node)
+static void fd_case_end(weft_case *it, struct wf_wait_node *node)
 {
     (void)it;
     if (node->spin != NULL) {
-        wf_entry_leave(entry_of(node));
+        wf_fd_put(record_of_node(node));
     }
 }
 
-static const struct wf_source fd_source = {check_fd, begin_fd, enter_fd, leave, run_fd, end_fd};
+static const struct wf_source fd_source = {fd_case_check,   fd_case_begin, fd_case_enter,
+                                           io_case_dequeue, fd_case_run,   fd_case_end};
 
 weft_case weft_case_fd(int fd, int events)
 {
@@ -114,59 +116,60 @@ weft_case weft_case_fd(int fd, int events)
 
 /* ---- signals ------------------------------------------------------------------------------- */
 
-static const sigset_t *set_of(const weft_case *it)
+static const sigset_t *io_case_signals(const weft_case *it)
 {
     return it->unused[0];
 }
 
-static int check_signal(const weft_case *it)
+static int signal_case_check(const weft_case *it)
 {
-    return wf_signals_check(set_of(it));
+    return wf_signals_check(io_case_signals(it));
 }
 
-static int begin_signal(weft_case *it, struct wf_wait_node *node)
+static int signal_case_begin(weft_case *it, struct wf_wait_node *node)
 {
     (void)node;
-    return wf_signals_are_pending(set_of(it)) ? 0 : -EAGAIN;
+    return wf_signals_are_pending(io_case_signals(it)) ? 0 : -EAGAIN;
 }
 
-/* A descriptor that lasts as long as the wait; its number is in the case. */
-static int enter_signal(weft_case *it, struct wf_wait_node *node)
+/* Opens a signalfd for the time of the wait; its number is in the case. */
+static int signal_case_enter(weft_case *it, struct wf_wait_node *node)
 {
-    struct wf_use use;
-    const int fd = wf_sys_signalfd(set_of(it));
+    struct wf_fd_op op;
+    const int fd = wf_sys_signalfd(io_case_signals(it));
     if (fd < 0) {
         return fd;
     }
-    int rc = wf_use_begin(&use, fd);
+    int rc = wf_fd_op_begin(&op, fd);
     if (rc != 0) {
-        (void)wf_sys_close(fd); /* nothing is lost with it */
+        (void)wf_sys_close(fd); /* no data is lost with it */
         return rc;
     }
     it->unused[1] = (void *)(intptr_t)fd;
-    node->spin = &use.entry->spin;
-    node->count = wf_use_news(&use, WF_SIDE_READ);
+    node->spin = &op.record->spin;
+    node->count = wf_fd_op_ready_seq(&op, WF_DIR_READ);
     rc = wf_sys_poll(fd, -1, POLLIN, 0);
-    return rc != 0 ? (rc < 0 ? rc : 0) : enter(fd, POLLIN, node);
+    return rc != 0 ? (rc < 0 ? rc : 0) : io_case_enqueue(fd, POLLIN, node);
 }
 
-static int run_signal(weft_case *it)
+static int signal_case_run(weft_case *it)
 {
-    const int rc = wf_sys_signal_take(set_of(it), it->item);
+    const int rc = wf_sys_signal_take(io_case_signals(it), it->item);
     it->value = rc;
     return rc > 0 ? 0 : rc;
 }
 
-static void end_signal(weft_case *it, struct wf_wait_node *node)
+static void signal_case_end(weft_case *it, struct wf_wait_node *node)
 {
     if (node->spin != NULL) {
-        end_fd(it, node);
-        (void)weft_close((int)(intptr_t)it->unused[1]); /* nothing is lost with it */
+        fd_case_end(it, node);
+        (void)weft_close((int)(intptr_t)it->unused[1]); /* no data is lost with it */
     }
 }
 
-static const struct wf_source signal_source = {check_signal, begin_signal, enter_signal,
-                                               leave,        run_signal,   end_signal};
+static const struct wf_source signal_source = {signal_case_check, signal_case_begin,
+                                               signal_case_enter, io_case_dequeue,
+                                               signal_case_run,   signal_case_end};
 
 weft_case weft_case_signal(const sigset_t *set, siginfo_t *info)
 {

@@ -1,430 +1,448 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/uring.c - calls that the kernel makes for us: io_uring.
+ * io/uring.c - system calls by io_uring.
  *
- * News of descriptors come by epoll in any case: a poll of io_uring would hold the file, and who
- * closes the number of a listening socket would leave it open for as long as it takes another
- * thread to hear of it.  A ring is for calls:
+ * Readiness comes by epoll in any case.  A poll request of io_uring would keep the open file: after
+ * a close of a listening socket's number the socket would stay open until another thread has
+ * cancelled the request.  A ring is for calls:
  *
- *   of files     those that would else take a thread of their own.  Each is given at once.
- *   of sockets   those that are tried after news, and do not wait.  If a worker has several tasks
- *                with news, their calls are given together when all have been run: one system call
- *                in place of many.  A task that is alone makes the call itself.
+ *   of files     which would otherwise take a thread of the blocking pool.  Submitted at once.
+ *   of sockets   which are tried after a readiness report, and do not wait.  If several tasks of a
+ *                worker are ready, their calls are submitted together when all have run: one system
+ *                call instead of one each.  The only ready task makes the system call itself.
  *
- * Each worker has a ring; a spare one gets it when it first needs it.  A call is a request in the
- * ring of the worker that its task is on, and stays there wherever the task goes.  The request says
- * where the call is in the frame of the task, and the task waits until the kernel has told the
- * result: also if it is cancelled, since until then the kernel may use its buffer.  To cancel is
- * another request.
+ * Each worker has a ring; a spare gets its ring when it first needs it.  A request stays in the
+ * ring of the worker on which its task ran, wherever the task goes.  The request lies in the frame
+ * of the task, so the task waits for its completion even if it is cancelled: until then the kernel
+ * may use the buffer.  A cancellation is another request.
  *
- * What the kernel has to tell is in memory.  Whoever has given requests looks there at once; else
- * it says by an eventfd that there is something, to whoever watches, as of any other descriptor.
+ * Completions are in memory.  A thread that has submitted reaps at once.  Otherwise the kernel
+ * writes to an eventfd, which the leader polls like any other descriptor.
  *
- * The kernel reports by the thread that made the request, which it calls into itself for that if
- * need be.  With a thread its requests end: such a call is made again.
+ * The kernel completes a request on the thread that submitted it, which it interrupts if need be.
+ * When a thread ends, its requests end with -ECANCELED; such a call is made again.
  *
- * The kernel may refuse rings at any time, since rules can be set for a process while it runs.
- * Then there are no calls by rings from then on, and what it has not taken is done in the other
- * way; what it has taken comes to its end.
+ * The kernel may refuse io_uring at any time: a filter can be set for a running process.  Then no
+ * call is made by a ring any more.  Requests that the kernel had not taken are withdrawn, and
+ * their calls made in another way; those that it had taken complete.
+ *
+ * Only functions of liburing use the queues of a ring.  liburing has no function to withdraw a
+ * request that was queued: such a request becomes a no-operation without a receiver, and stays in
+ * the queue.  What threads read without the lock (is something unsubmitted, has it been for long)
+ * are numbers of our own, because liburing's are not atomic.
  */
 #include <errno.h>
 #include <liburing.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "future/future.h"
 #include "io/io.h"
+#include "io/uring.h"
 #include "os/sys.h"
-#include "sched/fast.h"
 
 enum {
-    REQUESTS = 256,     /* that wait to be given to the kernel */
-    COMPLETIONS = 1024, /* that wait for us; what is more the kernel keeps */
-    BATCH = 32,         /* taken at once */
-    GIVE = 64,          /* of sockets, given at once */
+    REQUESTS = 256,     /* queued in a ring at most */
+    COMPLETIONS = 1024, /* slots of the completion ring; the kernel keeps further completions */
+    REAP_BATCH = 32,
+    SUBMIT_BATCH = 64, /* queued calls of sockets, at most, before they are submitted */
 };
-/* The most that the kernel moves at once. */
-#define SIZE_MOST ((size_t)0x7ffff000)
+/* What the kernel moves at most in one call. */
+#define SIZE_MAX_OF_CALL ((size_t)0x7ffff000)
 
 struct wf_uring {
     struct wf_poller *poller; /* [const] */
-    struct wf_lock lock;      /* of requests */
-    struct wf_spin spin;      /* of completions */
-    struct io_uring ring;     /* the kernel's side of it is shared */
-    int call_fd;              /* [const]  an eventfd, by which the kernel calls the watcher */
-    unsigned seen;            /* [watcher]  how many requests there ever were, at its last look */
+    struct wf_lock lock;      /* guards submission */
+    struct wf_spin spin;      /* guards completion */
+    struct io_uring ring;     /* [lock] the submission queue, [spin] the completion queue */
+    /* [lock]  The requests queued[first % REQUESTS] up to queued[end % REQUESTS] are not submitted:
+     * those of tasks, and those that were withdrawn. */
+    struct io_uring_sqe *queued[REQUESTS];
+    unsigned first;
+    unsigned end;
+    wf_atomic_u32 unsubmitted; /* [lock: write] [any: read]  requests of tasks among them: a hint */
+    wf_atomic_u32 queued_total; /* [lock: write] [any: read]  requests that were ever queued */
+    int wakeup_fd;              /* [const]  an eventfd, to which the kernel writes */
+    unsigned seen;              /* [leader]  queued_total at its last visit */
 };
 
-enum { GIVEN = 1, DONE };
+enum { SUBMITTED = 1, DONE };
 
 /* A call that the kernel makes.  In the frame of its task. */
-struct op {
+struct request {
     struct weft_task *task;
-    struct wf_entry *entry; /* which the task is inside */
+    struct wf_fd *record; /* to which the task has a reference */
     struct wf_uring *uring;
-    const struct wf_ring_call *call;
-    wf_atomic_u32 state; /* (U1), (U2) */
+    const struct wf_uring_call *call;
+    wf_atomic_u32 state; /* (io.U1), (io.U2) */
     int result;
     bool is_refused; /* the kernel has not taken it */
     bool is_socket;
-    bool has_waited; /* others have run meanwhile */
-    struct wf_parting parting;
+    bool has_waited; /* the task was suspended */
+    struct wf_abandon_hook hook;
 };
 
-/* [any]  The task may go on, and the call is gone with it. */
-static void complete(struct op *op, const struct weft_task *self)
+/* [any]  Lets the task go on; the request may be gone after this.  `self` is the calling task,
+ * which needs no wake-up. */
+static void request_complete(struct request *request, const struct weft_task *self)
 {
-    struct weft_task *task = op->task;
-    wf_store_release(&op->state, DONE); /* (U1) */
+    struct weft_task *task = request->task;
+    wf_store_release(&request->state, DONE); /* (io.U1) */
     if (task != self) {
         wf_task_wake(task);
     }
 }
 
-/* ---- requests ------------------------------------------------------------------------------ */
-
-/* [locked]  Room for a request; NULL: there is none. */
-static struct io_uring_sqe *begin_request(struct wf_uring *uring)
+static struct request *request_of(uint64_t user_data)
 {
-    const struct io_uring_sq *sq = &uring->ring.sq;
-    const unsigned tail = *sq->ktail;
-    if (WF_FAULT("io_uring_sqe") ||
-        tail - io_uring_smp_load_acquire(sq->khead) >= sq->ring_entries) {
-        return NULL;
-    }
-    sq->array[tail & sq->ring_mask] = tail & sq->ring_mask;
-    return &sq->sqes[tail & sq->ring_mask];
+    return (struct request *)(uintptr_t)user_data;
 }
 
-/* [locked]  The kernel may have it.  NULL: nobody wants to hear of it. */
-static void end_request(struct wf_uring *uring, struct io_uring_sqe *sqe, struct op *op)
+/* ---- submission ---------------------------------------------------------------------------- */
+
+/* [locked]  A free SQE; NULL: the queue is full. */
+static struct io_uring_sqe *sqe_get(struct wf_uring *uring)
 {
-    const struct io_uring_sq *sq = &uring->ring.sq;
-    io_uring_sqe_set_data(sqe, op);
-    io_uring_smp_store_release(sq->ktail, *sq->ktail + 1);
+    return WF_FAULT("io_uring_sqe") ? NULL : io_uring_get_sqe(&uring->ring);
 }
 
-static int enter(struct wf_uring *uring, unsigned wanted, unsigned flags)
+/* [locked]  Queues a prepared SQE.  `request` receives the result; NULL: the result is ignored. */
+static void sqe_queue(struct wf_uring *uring, struct io_uring_sqe *sqe, struct request *request)
 {
-    if (WF_FAULT("io_uring_enter")) {
-        return -EPERM;
-    }
-    /* The kernel looks for what there is to tell only if it got as many as were announced. */
-    const unsigned given = flags == 0 ? REQUESTS : 0;
-    const long rc = syscall(SYS_io_uring_enter, uring->ring.ring_fd, given, wanted, flags, NULL, 0);
-    return rc >= 0 ? (int)rc : -errno;
+    io_uring_sqe_set_data(sqe, request);
+    uring->queued[uring->end++ % REQUESTS] = sqe;
+    /* Both relaxed: written under the lock, read as hints. */
+    wf_store_relaxed(&uring->unsubmitted, wf_load_relaxed(&uring->unsubmitted) + 1);
+    wf_store_relaxed(&uring->queued_total, wf_load_relaxed(&uring->queued_total) + 1);
 }
 
-/* [locked]  Takes back what the kernel has not taken. */
-static void take_back(struct wf_uring *uring, const struct weft_task *self)
+/* [any]  Requests that wait for a submit: a hint. */
+static unsigned uring_unsubmitted(const struct wf_uring *uring)
 {
-    const struct io_uring_sq *sq = &uring->ring.sq;
-    unsigned head = io_uring_smp_load_acquire(sq->khead);
-    const unsigned tail = *sq->ktail;
-    io_uring_smp_store_release(sq->ktail, head);
-    for (; head != tail; head++) {
-        struct op *op = (struct op *)(uintptr_t)sq->sqes[head & sq->ring_mask].user_data;
-        if (op != NULL) {
-            op->is_refused = true;
-            complete(op, self);
+    return wf_load_relaxed(&uring->unsubmitted); /* relaxed: a hint */
+}
+
+/* [locked]  The kernel refuses: withdraws the queued requests, whose tasks make the calls in
+ * another way. */
+static void withdraw_requests(struct wf_uring *uring, const struct weft_task *self)
+{
+    for (unsigned i = uring->first; i != uring->end; i++) {
+        struct io_uring_sqe *sqe = uring->queued[i % REQUESTS];
+        struct request *request = request_of(sqe->user_data);
+        io_uring_prep_nop(sqe);
+        io_uring_sqe_set_data(sqe, NULL);
+        if (request != NULL) {
+            request->is_refused = true;
+            request_complete(request, self);
         }
     }
+    wf_store_relaxed(&uring->unsubmitted, 0); /* relaxed: as in sqe_queue */
 }
 
-/* [locked]  Gives the kernel what there is.  One that refuses is not asked again. */
-static void submit(struct wf_uring *uring, const struct weft_task *self)
+/* [locked]  Submits what is queued.  A refusal switches the poller to epoll for good. */
+static void uring_submit(struct wf_uring *uring, const struct weft_task *self)
 {
-    const struct io_uring_sq *sq = &uring->ring.sq;
     int rc;
-    do { /* ends: each turn the kernel takes a request, or says why not */
-        rc = enter(uring, 0, 0);
-    } while (rc == -EINTR || (rc > 0 && io_uring_smp_load_acquire(sq->khead) != *sq->ktail));
+    do { /* ends: each call submits a request, was interrupted, or is the last */
+        rc = WF_FAULT("io_uring_enter") ? -EPERM : io_uring_submit(&uring->ring);
+        uring->first += rc > 0 ? (unsigned)rc : 0;
+    } while (rc == -EINTR || (rc > 0 && uring->first != uring->end));
     if (rc < 0) {
         WF_REACHED("uring.refused_later");
         wf_store_relaxed(&uring->poller->driver.io, WEFT_IO_EPOLL); /* relaxed: a hint */
-        take_back(uring, self);
+        withdraw_requests(uring, self);
+    } else {
+        wf_store_relaxed(&uring->unsubmitted,
+                         uring->end - uring->first); /* relaxed: as in sqe_queue */
     }
 }
 
-/* ---- completions --------------------------------------------------------------------------- */
+/* ---- completion ---------------------------------------------------------------------------- */
 
-/* [any]  Takes some; gives their number. */
-static unsigned take(struct wf_uring *uring, struct io_uring_cqe *taken)
+/* [any]  Takes completions out of the ring; returns their number. */
+static unsigned take_completions(struct wf_uring *uring, struct io_uring_cqe *taken)
 {
-    const struct io_uring_cq *cq = &uring->ring.cq;
+    const struct io_uring_cqe *cqe;
+    unsigned head;
     unsigned count = 0;
     wf_spin_acquire(&uring->spin);
-    unsigned head = *cq->khead;
-    const unsigned tail = io_uring_smp_load_acquire(cq->ktail);
-    for (; head != tail && count < BATCH; head++) {
-        const struct io_uring_cqe *cqe = &cq->cqes[head & cq->ring_mask];
+    io_uring_for_each_cqe(&uring->ring, head, cqe)
+    {
+        if (count == REAP_BATCH) {
+            break;
+        }
         taken[count].user_data = cqe->user_data;
         taken[count].res = cqe->res;
         count++;
     }
-    io_uring_smp_store_release(cq->khead, head);
+    io_uring_cq_advance(&uring->ring, count);
     wf_spin_release(&uring->spin);
     return count;
 }
 
-/* [any]  `self` need not be woken. */
-static void gather_told(struct wf_uring *uring, const struct weft_task *self)
+/* [any]  Wakes the tasks of all completions in the ring, except `self`. */
+static void reap_completions(struct wf_uring *uring, const struct weft_task *self)
 {
-    struct io_uring_cqe taken[BATCH];
+    struct io_uring_cqe taken[REAP_BATCH];
     unsigned count;
-    do { /* ends: nobody gives the kernel requests without an end */
-        count = take(uring, taken);
+    do { /* ends: the kernel completes no more requests than were submitted */
+        count = take_completions(uring, taken);
         for (unsigned i = 0; i < count; i++) {
-            struct op *op = (struct op *)(uintptr_t)taken[i].user_data;
-            if (op != NULL) {
-                (void)wf_load_acquire(&op->state); /* (U2); the kernel saw to it, unseen by tools */
-                op->result = taken[i].res;
-                complete(op, self);
+            struct request *request = request_of(taken[i].user_data);
+            if (request != NULL) {
+                /* (io.U2) The kernel orders it too, but the C memory model does not know that. */
+                (void)wf_load_acquire(&request->state);
+                request->result = taken[i].res;
+                request_complete(request, self);
             }
         }
-    } while (count == BATCH);
+    } while (count == REAP_BATCH);
 }
 
-/* [any, without the lock]  The same.  What the ring had no room for comes into it when the kernel
- * is asked, and it calls nobody for that: so whoever looks, asks. */
-static void gather(struct wf_uring *uring, const struct weft_task *self)
+/* [any, without the lock]  As reap_completions, and reaps also completions that the ring had no
+ * room for.  The kernel moves them into the ring when it is entered, and writes to no eventfd for
+ * that: so each reaper must enter it. */
+static void uring_reap(struct wf_uring *uring, const struct weft_task *self)
 {
     int rc = 0;
-    gather_told(uring, self);
-    while (rc >= 0 && (*(volatile unsigned *)uring->ring.sq.kflags & IORING_SQ_CQ_OVERFLOW) != 0) {
-        WF_REACHED("uring.overflown");
+    reap_completions(uring, self);
+    while (rc >= 0 && io_uring_cq_has_overflow(&uring->ring)) {
+        WF_REACHED("uring.completions_overflowed");
         wf_lock_acquire(&uring->lock);
-        rc = enter(uring, 0, IORING_ENTER_GETEVENTS);
+        rc = WF_FAULT("io_uring_enter") ? -EPERM : io_uring_get_events(&uring->ring);
         wf_lock_release(&uring->lock);
-        gather_told(uring, self);
+        reap_completions(uring, self);
     }
 }
 
-/* [any]  Whether the kernel calls the watcher for what it has to tell.  Not for what it tells to
- * one who is about to look, but who looks is told only before it says so: it looks again. */
-static void set_calls(struct wf_uring *uring, bool is_on)
+/* [any]  Whether the kernel writes to the eventfd for a completion.  It is off while a thread
+ * submits, because that thread reaps right after.  A completion that comes between the reap and the
+ * switching on writes nothing, so the thread switches on first and reaps then. */
+static void eventfd_enable(struct wf_uring *uring, bool is_on)
 {
     (void)io_uring_cq_eventfd_toggle(&uring->ring, is_on); /* fails if there is none */
     if (is_on) {
-        wf_fence_seq_cst(); /* (U4) the kernel's is between what it tells and its look at this */
+        /* The fence is between the flag and the reap; the kernel has a fence between a completion
+         * and its check of the flag: so the completion is reaped, or the kernel writes. */
+        wf_fence_seq_cst();
     }
 }
 
-void wf_uring_gather(struct wf_uring *uring)
+/* [locked]  Submits without a write to the eventfd.  The caller reaps after it has released the
+ * lock. */
+static void submit_without_event(struct wf_uring *uring, const struct weft_task *self)
 {
-    gather(uring, NULL);
+    eventfd_enable(uring, false);
+    uring_submit(uring, self);
+    eventfd_enable(uring, true);
+}
+
+void wf_uring_reap(struct wf_uring *uring)
+{
+    uring_reap(uring, NULL);
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-static void prepare(struct io_uring_sqe *sqe, const struct op *op)
+static void request_prepare(struct io_uring_sqe *sqe, const struct request *request)
 {
-    const struct wf_ring_call *call = op->call;
-    const unsigned size = (unsigned)(call->size < SIZE_MOST ? call->size : SIZE_MOST);
+    const struct wf_uring_call *call = request->call;
+    const unsigned size = (unsigned)(call->size < SIZE_MAX_OF_CALL ? call->size : SIZE_MAX_OF_CALL);
     const uint64_t offset = (uint64_t)call->offset;
-    switch (call->what) {
-    case WF_RING_READ:
+    switch (call->opcode) {
+    case WF_URING_READ:
         io_uring_prep_read(sqe, call->fd, call->buffer, size, offset);
         break;
-    case WF_RING_WRITE:
+    case WF_URING_WRITE:
         io_uring_prep_write(sqe, call->fd, call->bytes, size, offset);
         break;
-    case WF_RING_FSYNC:
+    case WF_URING_FSYNC:
         io_uring_prep_fsync(sqe, call->fd, 0);
         break;
-    case WF_RING_FDATASYNC:
+    case WF_URING_FDATASYNC:
         io_uring_prep_fsync(sqe, call->fd, IORING_FSYNC_DATASYNC);
         break;
-    case WF_RING_RECV:
+    case WF_URING_RECV:
         io_uring_prep_recv(sqe, call->fd, call->buffer, size, call->flags | MSG_DONTWAIT);
         break;
-    case WF_RING_SEND:
+    case WF_URING_SEND:
         io_uring_prep_send(sqe, call->fd, call->bytes, size, call->flags | MSG_DONTWAIT);
         break;
     }
 }
 
-/* [any] */
-static void cancel(struct op *op, const struct weft_task *self)
+/* [any]  Asks the kernel to cancel the request.  If the queue is full the request ends in its own
+ * time. */
+static void request_cancel(struct request *request, const struct weft_task *self)
 {
-    struct wf_uring *uring = op->uring;
-    set_calls(uring, false);
+    struct wf_uring *uring = request->uring;
     wf_lock_acquire(&uring->lock);
-    struct io_uring_sqe *sqe = begin_request(uring);
-    if (sqe != NULL) { /* else it comes to its end by itself */
-        io_uring_prep_cancel(sqe, op, 0);
-        end_request(uring, sqe, NULL);
-        submit(uring, self);
-    }
-    wf_lock_release(&uring->lock);
-    set_calls(uring, true);
-    gather(uring, self);
-}
-
-/* [any]  Requests that wait to be given to the kernel, at a glance. */
-static unsigned owed(const struct wf_uring *uring)
-{
-    const struct io_uring_sq *sq = &uring->ring.sq;
-    return io_uring_smp_load_acquire(sq->ktail) - io_uring_smp_load_acquire(sq->khead);
-}
-
-/* [the task]  Gives the call to the kernel: that of a socket when the worker has nothing else to
- * do, together with those of others.  False: there is no room. */
-static bool begin(struct op *op)
-{
-    struct wf_uring *uring = op->uring;
-    struct wf_worker *worker = wf_worker_self();
-    const bool is_later = op->is_socket && worker->runtime->reactor == NULL;
-    wf_lock_acquire(&uring->lock);
-    struct io_uring_sqe *sqe = begin_request(uring);
-    const bool is_now = !is_later || sqe == NULL || owed(uring) + 1 >= GIVE;
+    struct io_uring_sqe *sqe = sqe_get(uring);
     if (sqe != NULL) {
-        prepare(sqe, op);
-        wf_store_release(&op->state, GIVEN); /* (U2) */
-        end_request(uring, sqe, op);
+        io_uring_prep_cancel(sqe, request, 0);
+        sqe_queue(uring, sqe, NULL);
+        submit_without_event(uring, self);
     }
+    wf_lock_release(&uring->lock);
+    uring_reap(uring, self);
+}
+
+/* [the task]  Queues the request.  That of a socket is submitted together with others when the
+ * worker has nothing else to do.  False: the queue is full. */
+static bool request_begin(struct request *request)
+{
+    struct wf_uring *uring = request->uring;
+    struct wf_worker *worker = wf_worker_self();
+    const bool is_later = request->is_socket && worker->runtime->policy->steals;
+    wf_lock_acquire(&uring->lock);
+    struct io_uring_sqe *sqe = sqe_get(uring);
+    if (sqe != NULL) {
+        request_prepare(sqe, request);
+        wf_store_release(&request->state, SUBMITTED); /* (io.U2) */
+        sqe_queue(uring, sqe, request);
+    }
+    const bool is_now = !is_later || sqe == NULL || uring_unsubmitted(uring) >= SUBMIT_BATCH;
     if (is_now) {
-        set_calls(uring, false);
-        submit(uring, op->task);
-        set_calls(uring, true);
+        submit_without_event(uring, request->task);
     }
     wf_lock_release(&uring->lock);
     if (is_now) {
-        gather(uring, op->task);
+        uring_reap(uring, request->task);
     }
-    worker->is_owing |= is_later;
+    worker->io.has_unsubmitted |= is_later;
     return sqe != NULL;
 }
 
-bool wf_uring_is_worth(const struct wf_use *use)
+bool wf_uring_is_worth(const struct wf_fd_op *op)
 {
     struct wf_worker *worker = wf_worker_self();
     const weft_runtime *runtime = worker->runtime;
-    /* relaxed: our own */
-    const struct wf_uring *uring = wf_load_relaxed(&use->poller->rings[worker->index]);
-    /* Not where nobody would relieve a worker that has no time for it. */
-    return uring != NULL && runtime->reactor == NULL && !runtime->options.no_steal &&
-           (wf_ring_count(&worker->ring) > 0 || wf_deque_count(&worker->deque) > 0 ||
-            owed(uring) > 0);
+    /* relaxed: only the owner writes it */
+    const struct wf_uring *uring = wf_load_relaxed(&op->poller->rings[worker->index]);
+    /* Do not defer calls if no other thread would submit them for a stuck worker: only in the steal
+     * policy, with stealing, does the leader do that. */
+    return uring != NULL && runtime->policy->steals && !runtime->options.no_steal &&
+           (wf_runq_count(&worker->runq) > 0 || uring_unsubmitted(uring) > 0);
 }
 
-void wf_uring_flush(struct wf_poller *poller, struct wf_worker *worker)
+void wf_uring_submit(struct wf_poller *poller, struct wf_worker *worker)
 {
     struct wf_uring *uring =
         worker->index < poller->ring_count ? wf_load_acquire(&poller->rings[worker->index]) : NULL;
-    if (uring == NULL) { /* (U3) it has none, or none yet */
+    if (uring == NULL) { /* (io.U3) the worker has none, or none yet */
         return;
     }
-    if (owed(uring) > 0) {
-        WF_REACHED("uring.given_together");
+    if (uring_unsubmitted(uring) > 0) {
+        WF_REACHED("uring.submitted_together");
         wf_lock_acquire(&uring->lock);
-        set_calls(uring, false);
-        submit(uring, NULL);
-        set_calls(uring, true);
+        submit_without_event(uring, NULL);
         wf_lock_release(&uring->lock);
     }
-    gather(uring, NULL);
+    uring_reap(uring, NULL);
 }
 
-void wf_uring_relieve(struct wf_poller *poller)
+void wf_uring_submit_stuck(struct wf_poller *poller)
 {
     for (unsigned i = 0; i < poller->ring_count; i++) {
-        struct wf_uring *uring = wf_load_acquire(&poller->rings[i]); /* (U3) */
+        struct wf_uring *uring = wf_load_acquire(&poller->rings[i]); /* (io.U3) */
         if (uring == NULL) {
             continue;
         }
-        const unsigned tail = io_uring_smp_load_acquire(uring->ring.sq.ktail);
-        if (tail == uring->seen && owed(uring) > 0) {
-            WF_REACHED("uring.relieved");
+        const unsigned total = wf_load_relaxed(&uring->queued_total); /* relaxed: a hint */
+        if (total == uring->seen && uring_unsubmitted(uring) > 0) {
+            WF_REACHED("uring.submitted_for_stuck_worker");
             wf_lock_acquire(&uring->lock);
-            submit(uring, NULL);
+            uring_submit(uring, NULL);
             wf_lock_release(&uring->lock);
-            gather(uring, NULL);
+            uring_reap(uring, NULL);
         }
-        uring->seen = tail;
+        uring->seen = total;
     }
 }
 
-/* [closer]  The task is never resumed, and its frame goes: not before the kernel has done with it.
- */
-static void forget(struct wf_parting *parting)
+/* [closer]  The task is never resumed and its frame is freed, but not before the request has
+ * completed.  No other thread uses the ring any more. */
+static void request_abandon(struct wf_abandon_hook *hook)
 {
-    struct op *op = wf_container_of(parting, struct op, parting);
-    struct wf_uring *uring = op->uring;
-    WF_REACHED("uring.forgets_a_call");
-    cancel(op, op->task);
-    while (wf_load_acquire(&op->state) != DONE) { /* (U1); ends: the kernel does, sooner or later */
-        (void)enter(uring, 1, IORING_ENTER_GETEVENTS); /* what it tells is looked at */
-        gather(uring, op->task);
+    struct request *request = wf_container_of(hook, struct request, hook);
+    struct wf_uring *uring = request->uring;
+    struct io_uring_cqe *cqe;
+    WF_REACHED("uring.request_abandoned");
+    request_cancel(request, request->task);
+    while (wf_load_acquire(&request->state) != DONE) { /* (io.U1); ends: the kernel completes it */
+        if (!WF_FAULT("io_uring_enter")) {
+            (void)io_uring_wait_cqe(&uring->ring, &cqe); /* the reap below takes it */
+        }
+        uring_reap(uring, request->task);
     }
-    wf_entry_leave(op->entry);
+    wf_fd_put(request->record);
 }
 
-/* [the task]  Until the kernel has told its result.  What interrupts it, if it was: not a call on a
- * socket, which ends as soon as the kernel has it. */
-static int wait(struct op *op)
+/* [the task]  Suspends until the request has completed.  Returns what interrupted it, or 0.  A call
+ * of a socket is not interrupted: it completes as soon as it is submitted. */
+static int request_wait(struct request *request)
 {
-    struct weft_task *self = op->task;
+    struct weft_task *self = request->task;
     int interrupted = 0;
-    while (wf_load_acquire(&op->state) != DONE) { /* (U1); ends: as above */
-        if (interrupted == 0 && !op->is_socket) {
-            interrupted = wf_interrupted(self); /* before the first time too: no wake would come */
+    while (wf_load_acquire(&request->state) != DONE) { /* (io.U1); ends: the kernel completes it */
+        if (interrupted == 0 && !request->is_socket) {
+            interrupted = wf_interrupted(self); /* also before the first suspension: a cancel that
+                                                   came earlier wakes no more */
             if (interrupted != 0) {
-                cancel(op, self);
+                request_cancel(request, self);
                 continue;
             }
         }
-        op->has_waited = true;
+        request->has_waited = true;
         wf_task_suspend(self);
     }
     return interrupted;
 }
 
-/* [task]  That of its worker; NULL: there is none. */
-static struct wf_uring *ring_of(struct wf_poller *poller);
-
-/* [the task]  Once.  False: the kernel has not taken it. */
-static bool run(struct op *op, int *interrupted)
+/* [the task]  False: the kernel has not taken the request. */
+static bool request_run(struct request *request, int *interrupted)
 {
-    const struct wf_ring_call *call = op->call;
-    const enum weft_wait kind = call->what == WF_RING_READ || call->what == WF_RING_RECV
+    const struct wf_uring_call *call = request->call;
+    const enum weft_wait kind = call->opcode == WF_URING_READ || call->opcode == WF_URING_RECV
                                     ? WEFT_WAIT_READABLE
                                     : WEFT_WAIT_WRITABLE;
-    wf_parting_add(op->task, &op->parting);
-    wf_wait_begin(op->task, kind, (const void *)(uintptr_t)(unsigned)call->fd);
-    const bool has_begun = begin(op);
-    *interrupted = has_begun ? wait(op) : 0;
-    wf_wait_end(op->task);
-    wf_parting_remove(op->task, &op->parting);
-    return has_begun && !op->is_refused;
+    wf_abandon_hook_add(request->task, &request->hook);
+    wf_wait_begin(request->task, kind, (const void *)(uintptr_t)(unsigned)call->fd);
+    const bool has_begun = request_begin(request);
+    *interrupted = has_begun ? request_wait(request) : 0;
+    wf_wait_end(request->task);
+    wf_abandon_hook_remove(request->task, &request->hook);
+    return has_begun && !request->is_refused;
 }
 
-bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *result)
+/* [task]  The ring of its worker; NULL: there is none. */
+static struct wf_uring *ring_of_worker(struct wf_poller *poller);
+
+bool wf_uring_call(struct wf_fd_op *op, const struct wf_uring_call *call, ssize_t *result)
 {
-    struct weft_task *self = use->self;
+    struct weft_task *self = op->self;
     if (self == NULL || self->body == WF_BODY_POLL) {
         return false;
     }
-    for (;;) { /* ends: with a result, or what ended the call ends it for good */
-        struct op op = {.task = self,
-                        .entry = use->entry,
-                        .uring = ring_of(use->poller),
-                        .call = call,
-                        .is_socket = call->what >= WF_RING_RECV,
-                        .parting = {.forget = forget}};
-        int interrupted = op.is_socket ? 0 : wf_interrupted(self);
+    for (;;) { /* ends: with a result, an interruption or a refusal */
+        struct request request = {.task = self,
+                                  .record = op->record,
+                                  .uring = ring_of_worker(op->poller),
+                                  .call = call,
+                                  .is_socket = call->opcode >= WF_URING_RECV,
+                                  .hook = {.abandon = request_abandon}};
+        int interrupted = request.is_socket ? 0 : wf_interrupted(self);
         *result = interrupted;
-        if (op.uring == NULL || interrupted != 0) {
+        if (request.uring == NULL || interrupted != 0) {
             return interrupted != 0;
         }
-        if (!run(&op, &interrupted)) {
+        if (!request_run(&request, &interrupted)) {
             return false;
         }
-        use->has_waited = use->has_waited || op.has_waited;
-        *result = op.result;
-        if (op.result != -ECANCELED && op.result != -EINTR) {
+        op->has_waited = op->has_waited || request.has_waited;
+        *result = request.result;
+        if (request.result != -ECANCELED && request.result != -EINTR) {
             return true;
         }
-        WF_REACHED("uring.ended_before_its_end"); /* with the thread, or by us */
+        WF_REACHED("uring.request_ended_early"); /* with its thread, or by request_cancel */
         if (interrupted != 0) {
             *result = interrupted;
             return true;
@@ -432,9 +450,9 @@ bool wf_ring_call(struct wf_use *use, const struct wf_ring_call *call, ssize_t *
     }
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------- */
 
-static int open_ring(struct wf_uring *uring)
+static int uring_setup(struct wf_uring *uring)
 {
     const unsigned needed = IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE;
     struct io_uring_params params = {
@@ -453,29 +471,28 @@ static int open_ring(struct wf_uring *uring)
     return rc;
 }
 
-/* [any]  An eventfd that the kernel adds to when the ring has something to tell, and epoll's news
- * of it. */
-static int open_call(struct wf_uring *uring)
+/* [owner]  An eventfd to which the kernel writes for a completion, registered with epoll. */
+static int uring_open_eventfd(struct wf_uring *uring)
 {
     int rc = wf_sys_eventfd();
     if (rc < 0) {
         return rc;
     }
-    uring->call_fd = rc;
+    uring->wakeup_fd = rc;
     rc = WF_FAULT("io_uring_register") ? -EPERM
-                                       : io_uring_register_eventfd(&uring->ring, uring->call_fd);
+                                       : io_uring_register_eventfd(&uring->ring, uring->wakeup_fd);
     if (rc == 0) {
-        rc = wf_sys_epoll_add(uring->poller->fd, uring->call_fd, EPOLLIN | EPOLLET,
-                              wf_event_data_of(uring));
+        rc = wf_sys_epoll_add(uring->poller->fd, uring->wakeup_fd, EPOLLIN | EPOLLET,
+                              wf_uring_to_epoll(uring));
     }
     if (rc != 0) {
-        (void)wf_sys_close(uring->call_fd); /* nothing was written */
+        (void)wf_sys_close(uring->wakeup_fd); /* nothing was written */
     }
     return rc;
 }
 
-/* [owner]  The ring of a worker, and epoll's news of it. */
-static int open_uring(struct wf_poller *poller, struct wf_uring **out)
+/* [owner]  The ring of a worker. */
+static int uring_open(struct wf_poller *poller, struct wf_uring **out)
 {
     struct wf_uring *uring = wf_alloc_zeroed(1, sizeof(*uring));
     if (uring == NULL) {
@@ -483,69 +500,71 @@ static int open_uring(struct wf_poller *poller, struct wf_uring **out)
     }
     uring->poller = poller;
     wf_lock_init(&uring->lock, WF_RANK_URING);
-    int rc = open_ring(uring);
+    int rc = uring_setup(uring);
     if (rc != 0) {
-        goto free_it;
+        goto free_memory;
     }
-    rc = open_call(uring);
+    rc = uring_open_eventfd(uring);
     if (rc != 0) {
-        goto close_it;
+        goto exit_ring;
     }
     *out = uring;
     return 0;
 
-close_it:
+exit_ring:
     io_uring_queue_exit(&uring->ring);
-free_it:
+free_memory:
     wf_free(uring);
     return rc;
 }
 
-static struct wf_uring *ring_of(struct wf_poller *poller)
+static struct wf_uring *ring_of_worker(struct wf_poller *poller)
 {
     if (wf_load_relaxed(&poller->driver.io) != WEFT_IO_URING) { /* relaxed: a hint */
         return NULL;
     }
     const unsigned index = wf_worker_self()->index;
-    struct wf_uring *uring = wf_load_relaxed(&poller->rings[index]); /* relaxed: our own */
+    struct wf_uring *uring =
+        wf_load_relaxed(&poller->rings[index]); /* relaxed: only the owner writes it */
     if (uring == NULL) {
-        WF_REACHED("uring.of_a_spare");
-        if (open_uring(poller, &uring) != 0) {
+        WF_REACHED("uring.ring_of_spare");
+        if (uring_open(poller, &uring) != 0) {
             wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL);
             return NULL;
         }
-        wf_store_release(&poller->rings[index], uring); /* (U3) */
+        wf_store_release(&poller->rings[index], uring); /* (io.U3) */
     }
     return uring;
 }
 
 int wf_uring_open(struct wf_poller *poller, weft_runtime *runtime)
 {
-    poller->rings = wf_alloc_zeroed(runtime->seats_max, sizeof(poller->rings[0]));
+    poller->rings = wf_alloc_zeroed(runtime->workers_max, sizeof(poller->rings[0]));
     if (poller->rings == NULL) {
         return -ENOMEM;
     }
-    poller->ring_count = runtime->seats_max;
+    poller->ring_count = runtime->workers_max;
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         struct wf_uring *uring;
-        int rc = open_uring(poller, &uring);
+        int rc = uring_open(poller, &uring);
         if (rc != 0) {
             return rc;
         }
-        wf_store_relaxed(&poller->rings[i], uring); /* relaxed: nobody has the poller yet */
+        wf_store_relaxed(&poller->rings[i], uring); /* relaxed: not published yet */
     }
     WF_REACHED("uring.opened"); /* without it the other marks of this file prove nothing */
-    wf_store_relaxed(&poller->driver.io, WEFT_IO_URING); /* relaxed: nobody has it yet */
+    wf_store_relaxed(&poller->driver.io, WEFT_IO_URING); /* relaxed: not published yet */
     return 0;
 }
 
 void wf_uring_close(struct wf_poller *poller)
 {
     for (unsigned i = 0; i < poller->ring_count; i++) {
-        struct wf_uring *uring = wf_load_relaxed(&poller->rings[i]); /* relaxed: we are alone */
+        struct wf_uring *uring =
+            wf_load_relaxed(&poller->rings[i]); /* relaxed: no other thread is left */
         if (uring != NULL) {
             io_uring_queue_exit(&uring->ring);
-            (void)wf_sys_close(uring->call_fd); /* nothing was written that could be lost */
+            (void)wf_sys_close(uring->wakeup_fd); /* no data is lost with it */
             wf_free(uring);
         }
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/barrier.c - a fence in every thread of the process, paid by the one who asks for it.
+ * os/barrier.c - membarrier(2): one thread makes every thread of the process execute a full fence.
+ * The caller alone pays for it; the other side of the pair is wf_fence_light, which costs nothing.
  */
 #include <errno.h>
 #include <linux/membarrier.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/clock.c - the one clock.  CLOCK_MONOTONIC: never set back, and the clock that futex deadlines
- * are on.  libc answers from memory shared with the kernel, so a reading costs no system call.
+ * os/clock.c - the only clock.  CLOCK_MONOTONIC never goes back, and futex deadlines use it.  libc
+ * reads it through the vDSO, without a system call.
  */
 #include <time.h>
 
@@ -10,7 +10,7 @@
 int64_t wf_clock_now(void)
 {
     struct timespec now;
-    /* Fails only for an unknown clock or a bad address. */
+    /* It fails only for an unknown clock or a bad address. */
     WEFT_CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     return (int64_t)now.tv_sec * WF_NS_PER_S + now.tv_nsec;
 }

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/cpu.c - how many CPUs are really ours.
+ * os/cpu.c - how many CPUs the process may use.
  *
- * Two limits hold at once: the affinity mask (which includes cpusets) and the CPU quota of the
- * control group, the usual limit of a container: a share of time on any CPU.  More threads than
- * the quota pays for would all be stopped together until the next period.
+ * Two limits apply: the affinity mask, which includes cpusets, and the CPU quota of the control
+ * group, the usual limit of a container.  A quota is a share of CPU time on any CPU.  If more
+ * threads run than it pays for, the kernel throttles all of them until the next period.
  *
- * A quota binds a group and everything below it, so every ancestor is read and the tightest wins.
- * The walk to the root also serves containers that show their own group as the root of the mount
- * and yet name it by its path on the host: the levels that are missing here are passed over.
+ * A quota limits a group and all its descendants, so every ancestor is read and the smallest quota
+ * applies.  The walk to the root also handles containers that mount their own group as the root but
+ * name it by its path on the host: levels that do not exist here are skipped.
  *
  *   version 2   <mount>/<group>/cpu.max             "<quota> <period>", quota "max": none
  *   version 1   <mount>/<controllers>/<group>/cpu.cfs_quota_us and cpu.cfs_period_us; -1: none
  *   hybrid      both, version 2 in <mount>/unified
  *
- * Whatever is not a pair of positive numbers (max, -1, an empty, malformed or missing file) means
- * the same: no limit at this level.  A runtime must start on a machine that we did not foresee.
+ * Anything else than two positive numbers (max, -1, an empty, malformed or missing file) means that
+ * this level has no limit.  A runtime must start on an unknown system too.
  *
- * Rejected: finding the mounts in /proc/self/mountinfo.  It is a parser more, for a place that no
- * system we know of uses.
+ * Rejected: to find the mounts in /proc/self/mountinfo.  It takes another parser, for mount points
+ * that no known system uses.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -29,23 +29,23 @@
 
 #include "os/os.h"
 
-/* Large, and the caller may be on a small stack: lives on the heap. */
+/* On the heap: it is large, and the caller may be on a small stack. */
 struct survey {
     const char *mount;
-    uint64_t cpus_max; /* the tightest quota so far, rounded up to CPUs; UINT64_MAX: none */
-    char groups[WF_CGROUP_FILE_SIZE_MAX]; /* the process's groups, one a line */
-    char path[PATH_MAX];                  /* the level being read, and the file in it */
+    uint64_t cpus_max; /* the smallest quota so far, rounded up to CPUs; UINT64_MAX: none */
+    char groups[WF_CGROUP_FILE_SIZE_MAX]; /* the contents of the cgroup file */
+    char path[PATH_MAX];                  /* the current level and the file in it */
 };
 
 enum {
     QUOTA,
     PERIOD,
     NUMBERS,
-    VALUE_SIZE_MAX = 64, /* bytes of a file with two numbers, generously */
+    VALUE_SIZE_MAX = 64, /* bytes; two 64-bit decimal numbers take 42 */
 };
 
-/* The whole file as a string.  False: unreadable, or longer than `size` allows: half a file could
- * say something else than the whole. */
+/* Reads the whole file as a string.  False: it cannot be read, or does not fit into `size`: the
+ * first part alone may mean something else. */
 static bool read_text(const char *path, char *text, size_t size)
 {
     int fd = WF_FAULT("open") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
@@ -54,7 +54,7 @@ static bool read_text(const char *path, char *text, size_t size)
     }
     size_t used = 0;
     ssize_t n = 0;
-    while (used < size) { /* Ends: each turn takes at least one byte of the room. */
+    while (used < size) { /* Ends: each iteration reads at least one byte. */
         n = WF_FAULT("read") ? -1 : read(fd, text + used, size - used);
         if (n <= 0) {
             break;
@@ -69,14 +69,14 @@ static bool read_text(const char *path, char *text, size_t size)
     return true;
 }
 
-/* Reads `count` positive numbers from a file of the level that ends at path[end]. */
-static bool read_numbers(struct survey *survey, size_t end, const char *file, uint64_t *numbers,
-                         size_t count)
+/* Reads `count` positive numbers from the file `file` of the level whose path is path[0..end). */
+static bool cpu_read_numbers(struct survey *survey, size_t end, const char *file, uint64_t *numbers,
+                             size_t count)
 {
-    const size_t room = sizeof(survey->path) - end;
+    const size_t size = sizeof(survey->path) - end;
     char text[VALUE_SIZE_MAX];
-    int length = snprintf(survey->path + end, room, "/%s", file);
-    if (length < 0 || (size_t)length >= room || !read_text(survey->path, text, sizeof(text))) {
+    int length = snprintf(survey->path + end, size, "/%s", file);
+    if (length < 0 || (size_t)length >= size || !read_text(survey->path, text, sizeof(text))) {
         return false;
     }
     char *rest = text;
@@ -90,16 +90,16 @@ static bool read_numbers(struct survey *survey, size_t end, const char *file, ui
 
 static bool read_level_v2(struct survey *survey, size_t end, uint64_t *numbers)
 {
-    return read_numbers(survey, end, "cpu.max", numbers, NUMBERS);
+    return cpu_read_numbers(survey, end, "cpu.max", numbers, NUMBERS);
 }
 
 static bool read_level_v1(struct survey *survey, size_t end, uint64_t *numbers)
 {
-    return read_numbers(survey, end, "cpu.cfs_quota_us", &numbers[QUOTA], 1) &&
-           read_numbers(survey, end, "cpu.cfs_period_us", &numbers[PERIOD], 1);
+    return cpu_read_numbers(survey, end, "cpu.cfs_quota_us", &numbers[QUOTA], 1) &&
+           cpu_read_numbers(survey, end, "cpu.cfs_period_us", &numbers[PERIOD], 1);
 }
 
-/* Reads the group and all above it, up to the root of the hierarchy. */
+/* Reads the group and all its ancestors up to the root of the hierarchy. */
 static void survey_hierarchy(struct survey *survey, const char *hierarchy, const char *group,
                              bool (*read_level)(struct survey *, size_t, uint64_t *))
 {
@@ -109,7 +109,7 @@ static void survey_hierarchy(struct survey *survey, const char *hierarchy, const
     if (length < 0 || (size_t)length >= sizeof(survey->path)) {
         return;
     }
-    for (size_t end = (size_t)length;;) { /* Ends: the path gets shorter with each turn. */
+    for (size_t end = (size_t)length;;) { /* Ends: each iteration shortens the path. */
         uint64_t numbers[NUMBERS];
         if (read_level(survey, end, numbers)) {
             uint64_t cpus = (numbers[QUOTA] - 1) / numbers[PERIOD] + 1;
@@ -124,7 +124,7 @@ static void survey_hierarchy(struct survey *survey, const char *hierarchy, const
     }
 }
 
-/* "cpu" as a whole word: cpuset and cpuacct are controllers too. */
+/* Compares whole words: cpuset and cpuacct are controllers too. */
 static bool lists_cpu(const char *controllers)
 {
     static const char cpu[] = "cpu";
@@ -160,7 +160,7 @@ static void survey_line(struct survey *survey, char *line)
 
 static unsigned count_affinity(void)
 {
-    /* Of the calling thread: the threads it starts inherit it. */
+    /* The mask of the calling thread: the threads that it starts inherit it. */
     cpu_set_t mask[WF_CPU_MAX / CPU_SETSIZE];
     if (!WF_FAULT("sched_getaffinity") && sched_getaffinity(0, sizeof(mask), mask) == 0) {
         return (unsigned)CPU_COUNT_S(sizeof(mask), mask);
@@ -185,7 +185,7 @@ unsigned wf_cpu_count_in(const char *cgroup_file, const char *mount, unsigned af
     survey->cpus_max = UINT64_MAX;
     if (read_text(cgroup_file, survey->groups, sizeof(survey->groups))) {
         char *rest = survey->groups;
-        while (rest != NULL) { /* Ends: strsep clears `rest` behind the last line. */
+        while (rest != NULL) { /* Ends: strsep sets `rest` to NULL after the last line. */
             survey_line(survey, strsep(&rest, "\n"));
         }
     }

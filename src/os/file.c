@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/file.c - bytes into a descriptor that the program gave us: a report goes out whole or with the
- * reason why not.
+ * os/file.c - complete writes, for reports to a descriptor of the program.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -26,7 +25,7 @@ static ssize_t write_once(int fd, const char *bytes, size_t size)
 int wf_file_write(int fd, const void *bytes, size_t size)
 {
     const char *rest = bytes;
-    while (size > 0) { /* Ends: each turn writes a byte, fails, or needs another signal. */
+    while (size > 0) { /* Ends: each iteration writes a byte, fails, or needs another signal. */
         ssize_t written = write_once(fd, rest, size);
         if (written == -EINTR) {
             continue;
@@ -35,7 +34,7 @@ int wf_file_write(int fd, const void *bytes, size_t size)
             return (int)written;
         }
         if (written == 0) {
-            return -EIO; /* no file does that; a driver that does would keep us here for ever */
+            return -EIO; /* no file does that; with a driver that does the loop would not end */
         }
         rest += written;
         size -= (size_t)written;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/mem.c - whole pages from the kernel: for stacks, which need guard pages and are given back
- * while they rest in a cache, and for everything too large for the heap.
+ * os/mem.c - pages from the kernel: for stacks, which need guard pages and whose memory is returned
+ * while they are free, and for blocks too large for the heap.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,15 +12,15 @@
 #include "os/os.h"
 
 #ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102 /* newer than the headers of most C libraries */
+#define MADV_GUARD_INSTALL 102 /* Linux 6.13: missing in the headers of most C libraries */
 #endif
 #ifndef PIDFD_SELF
-#define PIDFD_SELF (-10000) /* the same */
+#define PIDFD_SELF (-10000) /* missing in the headers of most C libraries */
 #endif
 
 size_t wf_page_size(void)
 {
-    return (size_t)sysconf(_SC_PAGESIZE); /* never fails: the kernel tells it at exec */
+    return (size_t)sysconf(_SC_PAGESIZE); /* never fails: the kernel passes it at exec */
 }
 
 int wf_memory_map(void **out, size_t size)
@@ -31,7 +31,7 @@ int wf_memory_map(void **out, size_t size)
     if (WF_FAULT("mmap")) {
         return -ENOMEM;
     }
-    /* The kernel rounds up to pages; a size that would wrap around is refused there too. */
+    /* The kernel rounds up to pages, and rejects a size that would wrap around. */
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         return -errno;
@@ -43,7 +43,7 @@ int wf_memory_map(void **out, size_t size)
 int wf_memory_unmap(void *memory, size_t size)
 {
     if (WF_FAULT("munmap")) {
-        return -ENOMEM; /* the kernel's answer when cutting a mapping in two needs one too many */
+        return -ENOMEM; /* as the kernel does when a split exceeds the limit of mappings */
     }
     return munmap(memory, size) == 0 ? 0 : -errno;
 }
@@ -51,23 +51,23 @@ int wf_memory_unmap(void *memory, size_t size)
 int wf_memory_discard(void *memory, size_t size)
 {
     if (WF_FAULT("madvise")) {
-        return -EINVAL; /* as for pages locked into memory */
+        return -EINVAL; /* as the kernel does for pages locked into memory */
     }
     return madvise(memory, size, MADV_DONTNEED) == 0 ? 0 : -errno;
 }
 
-int wf_memory_discard_pieces(const struct iovec *pieces, size_t count)
+int wf_memory_discard_ranges(const struct iovec *ranges, size_t count)
 {
-    static wf_atomic_u32 is_refused; /* by this kernel, or a filter */
+    static wf_atomic_u32 is_refused; /* [any: write]  this kernel or a filter refuses the call */
     size_t size = 0;
     for (size_t i = 0; i < count; i++) {
-        size += pieces[i].iov_len;
+        size += ranges[i].iov_len;
     }
-    /* both relaxed: who does not see it yet asks once more */
+    /* relaxed, here and below: a thread that does not see the flag makes one more futile call. */
     if (WF_FAULT("process_madvise") || wf_load_relaxed(&is_refused) != 0) {
         return -ENOSYS;
     }
-    const long done = syscall(SYS_process_madvise, PIDFD_SELF, pieces, count, MADV_DONTNEED, 0);
+    const long done = syscall(SYS_process_madvise, PIDFD_SELF, ranges, count, MADV_DONTNEED, 0);
     const int rc = done < 0 ? -errno : (size_t)done == size ? 0 : -EAGAIN;
     if (rc == -ENOSYS || rc == -EBADF || rc == -EPERM) {
         wf_store_relaxed(&is_refused, 1);
@@ -91,7 +91,7 @@ int wf_memory_guard(void *memory, size_t size)
     return madvise(memory, size, MADV_GUARD_INSTALL) == 0 ? 0 : -errno;
 }
 
-/* Asks the kernel to write something small there: unlike an access, it cannot harm us. */
+/* Lets the kernel write to `memory`: it returns -EFAULT where an access would raise a signal. */
 static bool is_writable(void *memory)
 {
     return syscall(SYS_rt_sigpending, memory, sizeof(uint64_t)) == 0;
@@ -105,11 +105,11 @@ bool wf_memory_can_guard(void)
         return false;
     }
     bool is_guarded = wf_memory_guard(page, size) == 0 && !is_writable(page);
-    (void)wf_memory_unmap(page, size); /* a whole mapping: at worst it stays */
+    (void)wf_memory_unmap(page, size); /* a whole mapping; on error it leaks */
     return is_guarded;
 }
 
-int wf_memory_keep_small(void *memory, size_t size)
+int wf_memory_no_huge_pages(void *memory, size_t size)
 {
     if (WF_FAULT("madvise_nohugepage")) {
         return -EINVAL;
@@ -117,12 +117,12 @@ int wf_memory_keep_small(void *memory, size_t size)
     return madvise(memory, size, MADV_NOHUGEPAGE) == 0 ? 0 : -errno;
 }
 
-int wf_memory_touched(const void *memory, size_t size, unsigned char *pages)
+int wf_memory_resident(const void *memory, size_t size, unsigned char *pages)
 {
     if (WF_FAULT("mincore")) {
         return -EAGAIN;
     }
-    /* The kernel does not write to the range, which the C library's prototype does not say. */
+    /* The kernel does not write to the range; the C library's prototype lacks the const. */
     if (mincore((void *)(uintptr_t)memory, size, pages) != 0) {
         return -errno;
     }
@@ -135,11 +135,11 @@ int wf_memory_touched(const void *memory, size_t size, unsigned char *pages)
 
 size_t wf_mapping_count_max(void)
 {
-    enum { USUAL = 65530 };
+    enum { LIMIT_DEFAULT = 65530 };
     char text[32];
     int fd = WF_FAULT("open") ? -1 : open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return USUAL;
+        return LIMIT_DEFAULT;
     }
     ssize_t length = WF_FAULT("read") ? -1 : read(fd, text, sizeof(text) - 1);
     (void)close(fd); /* nothing was written */
@@ -150,5 +150,5 @@ size_t wf_mapping_count_max(void)
             return (size_t)number;
         }
     }
-    return USUAL;
+    return LIMIT_DEFAULT;
 }

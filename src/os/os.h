@@ -2,10 +2,18 @@
 /*
  * os/os.h - thin Linux calls: futex, lock, threads, clock, memory, files, CPU count.
  *
- * Promises:      every call gives a value >= 0 or a negative errno; errno itself is read at once
- *                and never handed on.  No policy: no retries but for EINTR, no caching.
+ * Promises:      every call returns a value >= 0 or a negative errno; no caller reads errno.
+ *                No policy: no retries except after EINTR, no caching.
  * Must not know: queues, tasks, workers.
- * Tags:          [any] callable from any thread.
+ * Tags:          [any] callable from any thread;  [owner] only the thread that parks in a parker;
+ *                [locked lock] the caller holds the lock.
+ *
+ * Edges:
+ *
+ *   edge   from                         to                                carries
+ *   os.L1  lock.c release: exchange     lock.c acquire: CAS or exchange;  the critical section
+ *                                       os.h wf_lock_drain: load
+ *   os.P1  park.c unpark: exchange      park.c park: CAS or exchange      what the waker wrote
  */
 #ifndef WF_OS_OS_H
 #define WF_OS_OS_H
@@ -22,175 +30,211 @@
 
 #define WF_NS_PER_S INT64_C(1000000000)
 
-/* A deadline that never comes. */
+/* The deadline of a wait without a time limit. */
 #define WF_FOREVER INT64_MAX
 
-/* [any]  Nanoseconds on CLOCK_MONOTONIC; never negative, never less than before. */
+/* [any]  Nanoseconds on CLOCK_MONOTONIC: never negative, never decreasing. */
 int64_t wf_clock_now(void);
 
 /* ---- futex --------------------------------------------------------------------------------- */
 
 /*
- * [any]  Sleeps while *word == expected, until a wake, or until deadline_ns on the clock above
- * (WF_FOREVER: no limit).  0: woken, perhaps spuriously: look again.  -EAGAIN: the word differed.
- * -ETIMEDOUT: the deadline passed (at once for one in the past).  EINTR is swallowed.
+ * [any]  Blocks the thread if *word == expected, until a wake or until deadline_ns on the clock of
+ * wf_clock_now (WF_FOREVER: no limit).  0: woken, perhaps spuriously: the caller must check its
+ * condition again.  -EAGAIN: *word != expected.  -ETIMEDOUT: the deadline has passed.  Restarts
+ * after EINTR.
  */
 int wf_futex_wait(wf_atomic_u32 *word, uint32_t expected, int64_t deadline_ns);
 
-/* [any]  Wakes at most `count` threads; gives how many.  The word is not looked at and may even be
- * freed memory: see wf_lock_release. */
+/* [any]  Wakes up to `count` threads and returns how many.  The kernel does not read the word,
+ * which may even be freed memory: see wf_lock_release. */
 int wf_futex_wake(wf_atomic_u32 *word, int count);
 
 /* ---- lock ---------------------------------------------------------------------------------- */
 
 /*
  * A mutex for the runtime's own short critical sections: one word, no allocation, blocks the
- * thread.  Never held across a suspension, a user's function or a system call that waits.
- * All zero bytes with a rank is an open lock.
+ * thread.  A holder never suspends its task, calls a user's function, or makes a blocking system
+ * call.  All zero bytes with a rank is an open lock.
  *
- * In builds with assertions a thread panics that takes a lock, by wf_lock_try too, of a rank not
- * above all the ranks it holds: so it would for a second lock of the same rank.  Rank 0, that of a
- * lock that is all zeros, is the lowest, and may be held several times: whoever does so must have
- * an order of its own.
+ * In builds with assertions a thread panics if it takes a lock whose rank is not above the ranks of
+ * all locks that it holds; wf_lock_try checks this too.  Rank 0, the rank of a lock of all zero
+ * bytes, is the lowest.  A thread may hold several locks of rank 0 and must order them by other
+ * means.
  */
 struct wf_lock {
-    wf_atomic_u32 word; /* [any: CAS]  0 open, 1 held, 2 held and somebody may sleep */
+    wf_atomic_u32 word; /* [any: CAS]  0 open, 1 held, 2 held and threads may sleep on it */
     uint32_t rank;      /* [const] enum wf_lock_rank, below 64 */
 };
 
+/* [owner]  Before the lock is shared. */
 void wf_lock_init(struct wf_lock *lock, enum wf_lock_rank rank);
-/* [any]  Waits as long as it takes. */
+/* [any]  Blocks the thread until it holds the lock. */
 void wf_lock_acquire(struct wf_lock *lock);
-/* [any]  False: somebody holds it. */
+/* [any]  True: the caller holds the lock.  False: another thread holds it. */
 bool wf_lock_try(struct wf_lock *lock);
-/* [locked lock] */
+/* [locked lock]  Opens the lock and wakes one sleeping waiter. */
 void wf_lock_release(struct wf_lock *lock);
-/* [any]  Whoever held it when this was called has let go of it, and touches it no more.  For those
- * who were told something under the lock and are about to free it. */
-static inline void wf_lock_pass(struct wf_lock *lock)
+/* [any]  Waits until the thread that holds the lock at the time of the call, if any, has released
+ * it.  That thread does not access the lock afterwards, so the caller may free it.  For a caller
+ * that was granted something under the lock and now frees the object that contains it. */
+static inline void wf_lock_drain(struct wf_lock *lock)
 {
-    if (wf_load_acquire(&lock->word) != 0) { /* (L1) acquire: every use of it before the free */
+    /* (os.L1) acquire: all accesses of the last holder happen before the free. */
+    if (wf_load_acquire(&lock->word) != 0) {
         wf_lock_acquire(lock);
         wf_lock_release(lock);
     }
 }
 
-/* ---- fences in all threads ------------------------------------------------------------------ */
+/* ---- membarrier ---------------------------------------------------------------------------- */
 
-/* [any]  Before the first of those below.  -ENOSYS, -EPERM, -EINVAL: the kernel has none. */
+/* [any]  Must succeed before the first wf_barrier_everywhere.  -ENOSYS, -EPERM, -EINVAL: the kernel
+ * does not support membarrier, or a filter forbids it. */
 int wf_barrier_register(void);
-/* [any]  Every thread of the process has gone through a fence when this gives 0: pairs with
- * wf_fence_light.  Else the kernel refuses, because of a filter, or has no memory for it. */
+/* [any]  The slow side of an asymmetric fence: issues a membarrier.  When it returns 0 every thread
+ * of the process has executed a full fence; pairs with wf_fence_light.  A negative errno: a filter
+ * forbids the call, or the kernel has no memory for it. */
 int wf_barrier_everywhere(void);
 
 /* ---- parking ------------------------------------------------------------------------------- */
 
-/* Where one thread, the owner, sleeps until any other wakes it.  All zero bytes: nobody sleeps, no
- * wake is pending. */
+/* One thread, the owner, parks here until another thread unparks it.  All zero bytes: the owner is
+ * not parked and no wake-up is pending. */
 struct wf_parker {
     wf_atomic_u32 word; /* [any: exchange]  see os/park.c */
 };
 
+/* [owner]  Before the parker is shared. */
 void wf_parker_init(struct wf_parker *parker);
-/* [owner]  Sleeps until woken, or returns at once if it was woken since the last return.
- * 0: woken; -ETIMEDOUT: the deadline passed and no wake came.  Never returns without a reason. */
+/* [owner]  Blocks the thread until an unpark, or until the deadline.  Returns at once if an unpark
+ * came since the last park returned.  0: unparked; -ETIMEDOUT: the deadline passed and no unpark
+ * came.  Never returns spuriously. */
 int wf_parker_park(struct wf_parker *parker, int64_t deadline_ns);
-/* [any]  Wakes the owner; everything written before is seen by it.  True: it is in a berth, and the
- * caller has to call it there. */
+/* [any]  Wakes the owner, which then sees everything that the caller wrote before (os.P1).  True:
+ * the owner is between
+ * wf_parker_begin_away and wf_parker_end_away, and the caller must end its system call. */
 bool wf_parker_unpark(struct wf_parker *parker);
 
-/* Where a thread sleeps instead: in a system call that waits for more than to be woken. */
-struct wf_berth {
-    /* [owner]  Returns when called, by the deadline, for a reason of its own, or for none. */
-    void (*wait)(struct wf_berth *berth, int64_t deadline_ns);
-    /* [any]  Ends the wait that is on; if there is none, the next. */
-    void (*call)(struct wf_berth *berth);
-};
-/* [owner]  Sleeps there.  0: woken; -ETIMEDOUT: back without a wake, for whatever reason. */
-int wf_parker_park_in(struct wf_parker *parker, struct wf_berth *berth, int64_t deadline_ns);
+/* [owner]  For an owner that sleeps in a system call of its own, which waits for more than a
+ * wake-up.  False: a wake-up was pending and is consumed; the owner must not sleep.  A waker may
+ * end the system call late, after wf_parker_end_away: what it does must then end the next one (a
+ * write to an eventfd does). */
+bool wf_parker_begin_away(struct wf_parker *parker);
+/* [owner]  After the system call.  0: woken; -ETIMEDOUT: it ended for another reason. */
+int wf_parker_end_away(struct wf_parker *parker);
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
+/* The start of a group of threads, all or none: see os/start.c.  All zero bytes: none started. */
+struct wf_start {
+    WF_ATOMIC(uint32_t) reports; /* [any: add]  threads that have reported success or failure */
+    WF_ATOMIC(int32_t) error;    /* [any: write]  of a thread that failed; 0: none */
+    wf_atomic_u32 verdict;       /* [opener: write]  0: wait; else see os/start.c */
+    struct wf_parker opener;     /* where the opener waits for the reports */
+};
+
+/* [a new thread]  Reports that the thread is set up (`rc` 0) or could not be (`rc` below 0), and
+ * blocks until the opener decides.  0: run; -ECANCELED: end.  `start` must outlive the call. */
+int wf_start_report(struct wf_start *start, int rc);
+/* [opener]  Waits for the reports of the `started` threads, and decides: they run if `rc` is 0 and
+ * no thread failed, and end otherwise.  Returns `rc`, or the error of a thread. */
+int wf_start_decide(struct wf_start *start, uint32_t started, int rc);
+
+/* [any]  True: fork(2) made this process from one inside wf_forked_enter, whose threads do not
+ * exist here. */
+bool wf_is_forked(void);
+/* [any]  Until wf_forked_leave a child that fork(2) makes is marked: its only thread calls
+ * `in_child`, and wf_is_forked is true there.  All callers give the same function.  -EPERM: this
+ * process is such a child; -ENOMEM. */
+int wf_forked_enter(void (*in_child)(void));
+/* [any]  The reverse of wf_forked_enter. */
+void wf_forked_leave(void);
+
 struct wf_thread_options {
-    const char *name;  /* NULL: inherits; longer than WF_THREAD_NAME_MAX: cut */
-    size_t stack_size; /* bytes; 0: the system's */
-    int cpu;           /* the one CPU to run on, if is_bound */
+    const char *name;  /* truncated to WF_THREAD_NAME_MAX; NULL: the name of the caller's thread */
+    size_t stack_size; /* bytes; 0: the system's default */
+    int cpu;           /* if is_bound: the only CPU to run on */
     bool is_bound;
 };
 
 /*
- * [any]  Starts a thread with all signals blocked: the library takes no signal of the program's.
- * Those that report a fault of the thread itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS)
- * stay as they are in the caller.  The thread may run before *out is written.
- * NULL options = defaults.  -EAGAIN: no more threads, or no memory for the stack; -ENOMEM;
- * -EINVAL: a stack below the system's minimum, no such CPU, or not ours to use.
+ * [any]  Starts a thread with all signals blocked: the library's threads handle no signal of the
+ * program.  The signals that report a fault of the thread itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+ * SIGTRAP, SIGSYS) keep the caller's mask.  The thread may run before *out is written; the caller
+ * must join it.  NULL options: defaults.
+ * -EAGAIN: the thread limit is reached, or there is no memory for the stack; -ENOMEM; -EINVAL: the
+ * stack is below the system's minimum, or the CPU does not exist or is not allowed.
  */
 int wf_thread_start(pthread_t *out, void *(*fn)(void *), void *arg,
                     const struct wf_thread_options *options);
-/* [any]  Waits for the thread's end.  -EDEADLK: its own. */
+/* [any]  Blocks until the thread has ended.  -EDEADLK: it is the calling thread. */
 int wf_thread_join(pthread_t thread);
 /* [any]  The kernel's id of the calling thread. */
 int wf_thread_id(void);
-/* [any]  Threads of the process at this moment.  0: it cannot be known. */
+/* [any]  The current number of threads of the process; 0: unknown. */
 unsigned wf_thread_count(void);
-/* [any]  A number that no other thread has as long as this one lives: an address, and a multiple of
- * 16.  Costs less than the id. */
+/* [any]  A number that identifies the calling thread among all live threads: an address, a multiple
+ * of 16.  Cheaper than wf_thread_id: no system call. */
 uintptr_t wf_thread_key(void);
-/* [any]  Name and affinity of the calling thread. */
-int wf_thread_set_name(const char *name); /* cut to WF_THREAD_NAME_MAX */
-int wf_thread_bind(int cpu);              /* -EINVAL: no such CPU, or not ours to use */
+/* [any]  Names the calling thread; truncates to WF_THREAD_NAME_MAX. */
+int wf_thread_set_name(const char *name);
+/* [any]  Binds the calling thread to one CPU.  -EINVAL: it does not exist or is not allowed. */
+int wf_thread_bind(int cpu);
 
 /* ---- CPU count ----------------------------------------------------------------------------- */
 
-/* [any]  CPUs this process may use: the smaller of the affinity mask and the cgroup quota (v1 or
- * v2, the tightest of the group and its ancestors), rounded up; at least 1. */
+/* [any]  The number of CPUs that this process may use, at least 1: the smaller of the affinity mask
+ * and the cgroup quota (v1 or v2; the smallest of the group and its ancestors), rounded up. */
 unsigned wf_cpu_count(void);
 
-/* [any]  The same from given roots, for tests: `cgroup_file` stands for /proc/self/cgroup, `mount`
- * for /sys/fs/cgroup; `affinity` is the number of CPUs in the mask. */
+/* [any]  wf_cpu_count with other files, for tests: `cgroup_file` replaces /proc/self/cgroup,
+ * `mount` replaces /sys/fs/cgroup, and `affinity` is the number of CPUs in the mask. */
 unsigned wf_cpu_count_in(const char *cgroup_file, const char *mount, unsigned affinity);
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-/* [any]  Zeroed, private, page-aligned; `size` is rounded up to pages, here and below.  -EINVAL: 0;
+/* The kernel rounds every size below up to whole pages. */
+
+/* [any]  Maps zeroed, private, page-aligned memory; the caller unmaps it.  -EINVAL: size 0;
  * -ENOMEM. */
 int wf_memory_map(void **out, size_t size);
-/* [any]  All of a mapping or some of its pages.  -EINVAL: not at the start of a page, or size 0;
- * -ENOMEM: a hole in a mapping would make one mapping too many, nothing was unmapped. */
+/* [any]  Unmaps a mapping or some of its pages.  -EINVAL: not page-aligned, or size 0; -ENOMEM: a
+ * hole would exceed the limit of mappings, nothing was unmapped. */
 int wf_memory_unmap(void *memory, size_t size);
-/* [any]  Gives the pages back to the kernel; they read as zero afterwards. */
+/* [any]  Returns the pages to the kernel; they read as zero afterwards. */
 int wf_memory_discard(void *memory, size_t size);
-/* [any]  The same for several pieces at once (Linux 6.13): what the CPUs of other threads remember
- * of the pages is taken from them once, and not for each piece (Linux 6.16).  Less than 0: the
- * kernel does not know it, or not all of them went; the others may have. */
-int wf_memory_discard_pieces(const struct iovec *pieces, size_t count);
-/* [any]  Makes the pages fault on any access.  Costs up to two mappings, of which a process has
- * wf_mapping_count_max().  -ENOMEM: that would be one too many, or nothing is mapped there. */
+/* [any]  wf_memory_discard for several ranges in one call (Linux 6.13), with one TLB shootdown for
+ * all ranges instead of one for each (Linux 6.16).  A negative errno: the kernel does not support
+ * it, or discarded only some of the ranges. */
+int wf_memory_discard_ranges(const struct iovec *ranges, size_t count);
+/* [any]  Makes every access to the pages fault.  Costs up to two mappings; a process may have
+ * wf_mapping_count_max().  -ENOMEM: that limit is exceeded, or nothing is mapped there. */
 int wf_memory_protect(void *memory, size_t size);
-/* [any]  The same without a mapping of its own, by a note in the page table (Linux 6.13); what the
- * pages held is lost.  They stay as they are through wf_memory_discard, until they are unmapped.
- * -EINVAL: the kernel does not know it, or the pages are locked into memory. */
+/* [any]  Makes every access to the pages fault, by a marker in the page table instead of a mapping
+ * (Linux 6.13).  The contents are lost.  wf_memory_discard keeps the marker; unmapping removes it.
+ * -EINVAL: the kernel does not support it, or the pages are locked into memory. */
 int wf_memory_guard(void *memory, size_t size);
-/* [any]  True when wf_memory_guard works.  Tried on a page, because emulators answer 0 to advice
- * that they do not know. */
+/* [any]  True when wf_memory_guard works.  Tests it on a page, because emulators return 0 for
+ * advice that they do not know. */
 bool wf_memory_can_guard(void);
-/* [any]  Forbids huge pages, which would give memory to pages nobody touched.  -EINVAL: the kernel
- * has none. */
-int wf_memory_keep_small(void *memory, size_t size);
-/* [any]  Sets pages[i] to 1 where page i of `memory` has memory behind it, else to 0.  -ENOMEM:
- * something in between is not mapped. */
-int wf_memory_touched(const void *memory, size_t size, unsigned char *pages);
-/* [any]  Mappings that the kernel allows a process (vm.max_map_count), or its usual number when it
- * does not tell. */
+/* [any]  Forbids huge pages, which would allocate memory for pages that are never touched.
+ * -EINVAL: the kernel has no huge pages. */
+int wf_memory_no_huge_pages(void *memory, size_t size);
+/* [any]  Sets pages[i] to 1 if page i of `memory` is resident, else to 0.  -ENOMEM: a page of the
+ * range is not mapped. */
+int wf_memory_resident(const void *memory, size_t size, unsigned char *pages);
+/* [any]  The kernel's limit of mappings of a process (vm.max_map_count), or its default if it
+ * cannot be read. */
 size_t wf_mapping_count_max(void);
-/* [any]  Bytes. */
+/* [any]  Bytes of a page. */
 size_t wf_page_size(void);
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* [any]  All of it, however often the kernel takes only some or a signal comes in between; waits as
- * long as the descriptor makes it wait.  Else the error of write, when some may be out already;
- * -EIO too when it takes nothing and gives no reason. */
+/* [any]  Writes all bytes: continues after short writes and EINTR, and blocks as long as the
+ * descriptor does.  Returns 0, or the error of write(2), after which some bytes may be written;
+ * -EIO also if the kernel writes nothing without an error. */
 int wf_file_write(int fd, const void *bytes, size_t size);
 
 #endif

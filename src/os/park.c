@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/park.c - one thread sleeps until another wakes it; a wake that comes first is kept.
+ * os/park.c - park and unpark of one thread.  An unpark before the park is kept.
  *
- *   EMPTY   --park: CAS-->        PARKED     sleeps on the futex
- *   EMPTY   --park_in: CAS-->     AWAY       sleeps in a berth
- *   any     --unpark: exchange--> NOTIFIED   found PARKED: wakes it; AWAY: the caller has to
- *   NOTIFIED --park: store-->     EMPTY      the wake is used up; park returns
+ *   EMPTY    --park: CAS-->           PARKED    the owner sleeps on the futex
+ *   EMPTY    --begin_away: CAS-->     AWAY      the owner sleeps in a system call of its own
+ *   any      --unpark: exchange-->    NOTIFIED  found PARKED: the waker wakes the futex;
+ *                                               AWAY: its caller ends the system call
+ *   NOTIFIED --park: CAS, exchange--> EMPTY     the notification is consumed; park returns
  *
- * Wakes do not add up: two unparks before a park are one.  That is what its users want, who look
- * at the real reason again after each return.
+ * Notifications are not counted: two unparks before a park have the effect of one.  The users
+ * check their condition again after each return.
  *
- * A call that comes when its sleeper has left the berth already ends the next sleep there for no
- * reason; none is lost, because a berth keeps it.
+ * A waker may end the system call of an AWAY owner after the owner has returned from it.  Then the
+ * next one ends for no reason; no wake-up is lost.
  *
- * (P1) unpark's exchange synchronises with the park that it ends: what the waker wrote before is
- * seen by the thread that it woke.
+ * (os.P1) The exchange of unpark synchronises with the park that it ends: the woken thread sees
+ * what the waker wrote before.
  */
 #include <errno.h>
 
@@ -27,17 +28,17 @@ void wf_parker_init(struct wf_parker *parker)
     wf_atomic_init(&parker->word, EMPTY);
 }
 
-/* [owner]  True when a wake was there; it is used up then. */
-static bool take_notice(struct wf_parker *parker)
+/* [owner]  Consumes a pending notification; false: there is none. */
+static bool park_consume(struct wf_parker *parker)
 {
     uint32_t found = NOTIFIED;
-    return wf_cas_acquire(&parker->word, &found, EMPTY); /* P1 */
+    return wf_cas_acquire(&parker->word, &found, EMPTY); /* (os.P1) acquire */
 }
 
-/* [owner]  Leaves PARKED or AWAY, unless a wake came at the last moment. */
-static int give_up(struct wf_parker *parker)
+/* [owner]  Leaves PARKED or AWAY.  0: an unpark came in the meantime; else -ETIMEDOUT. */
+static int park_end(struct wf_parker *parker)
 {
-    /* acquire: P1, if it did come. */
+    /* (os.P1) acquire: if an unpark came. */
     bool is_woken = wf_exchange_acquire(&parker->word, EMPTY) == NOTIFIED;
     if (is_woken) {
         WF_REACHED("park.woken_at_the_deadline");
@@ -45,51 +46,51 @@ static int give_up(struct wf_parker *parker)
     return is_woken ? 0 : -ETIMEDOUT;
 }
 
-/* [owner]  False: a wake was there already, and is used up. */
-static bool begin(struct wf_parker *parker, uint32_t how)
+/* [owner]  Enters PARKED or AWAY.  False: a notification was pending; it is consumed. */
+static bool park_begin(struct wf_parker *parker, uint32_t state)
 {
     uint32_t found = EMPTY;
-    /* relaxed: publishes nothing; a waker that finds it only wakes. */
-    if (wf_cas_relaxed(&parker->word, &found, how)) {
+    /* relaxed: publishes nothing; a waker that finds the state only wakes the owner. */
+    if (wf_cas_relaxed(&parker->word, &found, state)) {
         return true;
     }
-    bool is_noticed = take_notice(parker);
-    WEFT_CHECK(is_noticed); /* only NOTIFIED can have been in the way: one owner */
+    bool is_consumed = park_consume(parker);
+    WEFT_CHECK(is_consumed); /* only the owner parks, so the state was NOTIFIED */
     return false;
 }
 
-int wf_parker_park_in(struct wf_parker *parker, struct wf_berth *berth, int64_t deadline_ns)
+bool wf_parker_begin_away(struct wf_parker *parker)
 {
-    if (!begin(parker, AWAY)) {
-        return 0;
-    }
-    WF_JITTER();
-    berth->wait(berth, deadline_ns);
-    return give_up(parker);
+    return park_begin(parker, AWAY);
+}
+
+int wf_parker_end_away(struct wf_parker *parker)
+{
+    return park_end(parker);
 }
 
 int wf_parker_park(struct wf_parker *parker, int64_t deadline_ns)
 {
-    if (!begin(parker, PARKED)) {
+    if (!park_begin(parker, PARKED)) {
         return 0;
     }
-    for (;;) { /* Ends by a wake or the deadline; a futex may return for no reason in between. */
+    for (;;) { /* Ends with an unpark or the deadline; futex waits may return spuriously. */
         WF_JITTER();
         int rc = wf_futex_wait(&parker->word, PARKED, deadline_ns);
-        if (take_notice(parker)) {
+        if (park_consume(parker)) {
             return 0;
         }
         if (rc == -ETIMEDOUT) {
-            return give_up(parker);
+            return park_end(parker);
         }
     }
 }
 
 bool wf_parker_unpark(struct wf_parker *parker)
 {
-    const uint32_t found = wf_exchange_release(&parker->word, NOTIFIED); /* (P1) release */
+    const uint32_t found = wf_exchange_release(&parker->word, NOTIFIED); /* (os.P1) release */
     if (found == PARKED) {
-        (void)wf_futex_wake(&parker->word, 1); /* nobody there: it is on its way back already */
+        (void)wf_futex_wake(&parker->word, 1); /* wakes none if the owner has left the futex */
     }
     return found == AWAY;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/process.c - the system calls about signals and processes.
+ * os/process.c - the system calls for signals and child processes: see os/sys.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ int wf_sys_signalfd(const sigset_t *set)
 int wf_sys_signal_take(const sigset_t *set, siginfo_t *info)
 {
     static const struct timespec now;
-    for (;;) { /* ends with the first call that no handler cuts short */
+    for (;;) { /* Ends with the first call that no signal interrupts. */
         const int number = sigtimedwait(set, info, &now);
         if (number > 0) {
             return number;
@@ -43,7 +43,7 @@ int wf_sys_signal_take(const sigset_t *set, siginfo_t *info)
 
 int wf_sys_signal_wait(const sigset_t *set, siginfo_t *info)
 {
-    for (;;) { /* ends with a signal; a handler of another one begins it again */
+    for (;;) { /* Ends with a signal of the set; the handler of another signal restarts it. */
         const int number = sigwaitinfo(set, info);
         if (number > 0) {
             return number;
@@ -54,27 +54,27 @@ int wf_sys_signal_wait(const sigset_t *set, siginfo_t *info)
     }
 }
 
-int wf_sys_replace(int by, int fd)
+int wf_sys_dup3(int fd, int target)
 {
     if (WF_FAULT("dup3")) {
         return -EBUSY;
     }
-    return dup3(by, fd, O_CLOEXEC) >= 0 ? 0 : -errno;
+    return dup3(fd, target, O_CLOEXEC) >= 0 ? 0 : -errno;
 }
 
 void wf_sys_signals_block(const sigset_t *set)
 {
-    WEFT_CHECK(pthread_sigmask(SIG_BLOCK, set, NULL) == 0); /* fails for no set */
+    WEFT_CHECK(pthread_sigmask(SIG_BLOCK, set, NULL) == 0); /* fails only for a bad `how` */
 }
 
 void wf_sys_signals_blocked(sigset_t *out)
 {
-    WEFT_CHECK(pthread_sigmask(SIG_BLOCK, NULL, out) == 0); /* fails for no set */
+    WEFT_CHECK(pthread_sigmask(SIG_BLOCK, NULL, out) == 0); /* fails only for a bad `how` */
 }
 
 void wf_sys_signals_pending(sigset_t *out)
 {
-    (void)sigpending(out); /* fails for no address that is ours */
+    (void)sigpending(out); /* fails only for a bad address */
 }
 
 /* ---- processes ----------------------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static int plan_streams(posix_spawn_file_actions_t *actions, const struct wf_chi
     return plan->cwd != NULL ? -posix_spawn_file_actions_addchdir_np(actions, plan->cwd) : 0;
 }
 
-/* None of these calls fails with what it gets. */
+/* None of these calls fails with valid arguments. */
 static void plan_signals(posix_spawnattr_t *attributes, const struct wf_child_plan *plan)
 {
     sigset_t none;
@@ -152,7 +152,7 @@ int wf_sys_spawn(const struct wf_child_plan *plan, pid_t *out)
         plan_signals(&attributes, plan);
         rc = plan_streams(&actions, plan);
         if (rc == 0) {
-            /* Neither texts nor arrays are written to: the types are older than const. */
+            /* posix_spawnp writes to neither; its prototype predates const. */
             rc = -posix_spawnp(out, plan->path, &actions, &attributes,
                                (char *const *)(uintptr_t)plan->argv,
                                (char *const *)(uintptr_t)plan->envp);
@@ -180,14 +180,14 @@ int wf_sys_pidfd_kill(int pidfd, int number)
     return syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) == 0 ? 0 : -errno;
 }
 
-int wf_sys_pidfd_wait(int pidfd, siginfo_t *info, bool waits)
+int wf_sys_pidfd_wait(int pidfd, siginfo_t *info, bool can_block)
 {
     info->si_pid = 0;
     if (WF_FAULT("waitid")) {
         return -ECHILD;
     }
-    for (;;) { /* ends with the first call that no signal cuts short */
-        const int rc = waitid(P_PIDFD, (id_t)pidfd, info, WEXITED | (waits ? 0 : WNOHANG));
+    for (;;) { /* Ends with the first call that no signal interrupts. */
+        const int rc = waitid(P_PIDFD, (id_t)pidfd, info, WEXITED | (can_block ? 0 : WNOHANG));
         if (rc == 0) {
             return info->si_pid != 0 ? 0 : -EAGAIN;
         }
@@ -200,9 +200,9 @@ int wf_sys_pidfd_wait(int pidfd, siginfo_t *info, bool waits)
 void wf_sys_reap(pid_t pid)
 {
     int status;
-    (void)kill(pid, SIGKILL); /* its number is its own until it is waited for */
+    (void)kill(pid, SIGKILL); /* the pid is not reused before the child is reaped */
     pid_t rc;
-    do { /* ends with the first call that no signal cuts short */
+    do { /* Ends with the first call that no signal interrupts. */
         rc = waitpid(pid, &status, 0);
     } while (rc < 0 && errno == EINTR);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/socket.c - the system calls that make sockets.  None of them waits, so none meets EINTR.
+ * os/socket.c - the system calls that create and configure sockets: see os/sys.h.  None blocks, so
+ * none returns EINTR.
  */
 #include <errno.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/sys.c - the system calls of I/O.
+ * os/sys.c - the system calls for I/O: see os/sys.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,13 +18,13 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
-/* The value of a call, or of its fault; begins again after EINTR. */
+/* Returns the result of `call`, restarted after EINTR, or `fault` if the fault point fires. */
 #define CALL(type, name, fault, call)                                                              \
     do {                                                                                           \
         if (WF_FAULT(name)) {                                                                      \
             return (fault);                                                                        \
         }                                                                                          \
-        for (;;) { /* ends with the first call that no signal cuts short */                        \
+        for (;;) { /* Ends with the first call that no signal interrupts. */                       \
             const type rc_ = (call);                                                               \
             if (rc_ >= 0) {                                                                        \
                 return rc_;                                                                        \
@@ -36,9 +36,9 @@
     } while (0)
 
 /*
- * libc makes these calls points at which a thread may be cancelled: in a process with threads that
- * takes two locked instructions a call, some 25 ns, for something that threads of ours never are.
- * So they go to the kernel directly, but where a sanitizer has to hear of them.
+ * In libc these calls are pthread cancellation points.  In a process with threads that takes two
+ * locked instructions a call, about 25 ns, and the runtime's threads are never cancelled.  So these
+ * calls bypass libc, except in sanitizer builds, where the sanitizer intercepts them.
  */
 #if defined(WF_TSAN) || defined(WF_ASAN)
 #define DIRECT(name, ...) name(__VA_ARGS__)
@@ -139,7 +139,7 @@ int wf_sys_shutdown(int fd, int how)
 int wf_sys_close(int fd)
 {
     int rc = close(fd) == 0 || errno == EINTR ? 0 : -errno;
-    return WF_FAULT("close") ? -EIO : rc; /* one that fails has closed it, too */
+    return WF_FAULT("close") ? -EIO : rc; /* a close that fails has closed the descriptor too */
 }
 
 int wf_sys_fstat(int fd, struct stat *out)
@@ -182,7 +182,7 @@ ssize_t wf_sys_read_cached(int fd, const struct iovec *parts, int count, int64_t
         return -EAGAIN;
     }
     const ssize_t got = preadv2(fd, parts, count, offset, RWF_NOWAIT);
-    return got >= 0 ? got : -EAGAIN; /* what is wrong with it, a plain read finds out */
+    return got >= 0 ? got : -EAGAIN; /* the plain read that follows reports the error */
 }
 
 int wf_sys_fsync(int fd)
@@ -212,7 +212,7 @@ ssize_t wf_sys_splice(int to, int from, size_t size)
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* How long it is until then; NULL: for ever. */
+/* The time until the deadline, in *out; NULL for WF_FOREVER. */
 static struct timespec *time_left(int64_t deadline_ns, struct timespec *out)
 {
     if (deadline_ns == WF_FOREVER) {
@@ -224,14 +224,14 @@ static struct timespec *time_left(int64_t deadline_ns, struct timespec *out)
     return out;
 }
 
-int wf_sys_poll(int fd, int call_fd, short events, int64_t deadline_ns)
+int wf_sys_poll(int fd, int wakeup_fd, short events, int64_t deadline_ns)
 {
-    struct pollfd both[2] = {{.fd = fd, .events = events}, {.fd = call_fd, .events = POLLIN}};
+    struct pollfd both[2] = {{.fd = fd, .events = events}, {.fd = wakeup_fd, .events = POLLIN}};
     struct timespec left;
     if (WF_FAULT("poll")) {
         return -ENOMEM;
     }
-    for (;;) { /* ends with an event, or at the deadline */
+    for (;;) { /* Ends with an event or at the deadline. */
         const int count = ppoll(both, 2, time_left(deadline_ns, &left), NULL);
         if (count >= 0) {
             return count == 0 ? 0 : both[0].revents;
@@ -265,12 +265,12 @@ int wf_sys_epoll_add(int epoll_fd, int fd, uint32_t events, void *data)
 
 void wf_sys_epoll_remove(int epoll_fd, int fd)
 {
-    (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* fails if it is not there: as wanted */
+    (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* fails if `fd` is not registered */
 }
 
-/* Before Linux 5.11: in milliseconds, and never too short. */
-static int wait_in_ms(int epoll_fd, struct epoll_event *events, int count,
-                      const struct timespec *left)
+/* Before Linux 5.11: milliseconds, rounded up. */
+static int epoll_wait_ms(int epoll_fd, struct epoll_event *events, int count,
+                         const struct timespec *left)
 {
     int64_t ms = -1;
     if (left != NULL) {
@@ -280,8 +280,8 @@ static int wait_in_ms(int epoll_fd, struct epoll_event *events, int count,
     return epoll_wait(epoll_fd, events, count, (int)ms);
 }
 
-static int wait_exactly(int epoll_fd, struct epoll_event *events, int count,
-                        const struct timespec *left)
+static int epoll_wait_ns(int epoll_fd, struct epoll_event *events, int count,
+                         const struct timespec *left)
 {
 #if defined(WF_TSAN) || defined(WF_ASAN)
     return epoll_pwait2(epoll_fd, events, count, left, NULL);
@@ -292,22 +292,22 @@ static int wait_exactly(int epoll_fd, struct epoll_event *events, int count,
 
 int wf_sys_epoll_wait(int epoll_fd, struct epoll_event *events, int count, int64_t deadline_ns)
 {
-    static WF_ATOMIC(int) is_old; /* [any: write]  epoll_pwait2 is not there */
-    struct timespec room;
-    const struct timespec *left = time_left(deadline_ns, &room);
+    static WF_ATOMIC(int) is_old; /* [any: write]  the kernel lacks epoll_pwait2 */
+    struct timespec buffer;
+    const struct timespec *left = time_left(deadline_ns, &buffer);
     int rc = -1;
-    /* relaxed: who does not know it yet finds out */
+    /* relaxed: a thread that does not see the flag makes one more futile call. */
     bool is_new = wf_load_relaxed(&is_old) == 0 && !WF_FAULT("epoll_pwait2");
     if (is_new) {
-        rc = wait_exactly(epoll_fd, events, count, left);
+        rc = epoll_wait_ns(epoll_fd, events, count, left);
         is_new = rc >= 0 || errno != ENOSYS;
         wf_store_relaxed(&is_old, !is_new);
     }
     if (!is_new) {
         WF_REACHED("sys.no_epoll_pwait2");
-        rc = wait_in_ms(epoll_fd, events, count, left);
+        rc = epoll_wait_ms(epoll_fd, events, count, left);
     }
-    WEFT_CHECK(rc >= 0 || errno == EINTR); /* all else would be a descriptor that is not ours */
+    WEFT_CHECK(rc >= 0 || errno == EINTR); /* any other error means a bad descriptor */
     return rc >= 0 ? rc : 0;
 }
 
@@ -320,7 +320,7 @@ void wf_sys_eventfd_add(int fd)
 {
     const uint64_t one = 1;
     ssize_t rc;
-    do { /* ends with the first write that no signal cuts short */
+    do { /* Ends with the first write that no signal interrupts. */
         rc = write(fd, &one, sizeof(one));
     } while (rc < 0 && errno == EINTR);
     WEFT_CHECK(rc == (ssize_t)sizeof(one) || errno == EAGAIN);

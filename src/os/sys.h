@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * os/sys.h - the system calls of I/O: a part of os.h.
+ * os/sys.h - the system calls for I/O, signals and child processes: a part of os/os.h.
  *
- * Each does what the call of its name does, gives a negative errno, begins again after EINTR where
- * that is right, and can be made to fail in tests, by the name of the call.
+ * Each function does what the system call of its name does, may be called by any thread, and
+ * returns a negative errno.  It restarts after EINTR unless its comment says otherwise.  Each call
+ * that can fail is a fault point with the name of the system call.
  */
 #ifndef WF_OS_SYS_H
 #define WF_OS_SYS_H
@@ -28,94 +29,105 @@ ssize_t wf_sys_sendto(int fd, const void *bytes, size_t size, int flags,
                       const struct sockaddr *address, socklen_t address_size);
 ssize_t wf_sys_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t wf_sys_sendmsg(int fd, const struct msghdr *message, int flags);
-/* The new one is closed on exec and does not block. */
+/* The new descriptor is non-blocking and close-on-exec. */
 int wf_sys_accept(int fd, struct sockaddr *address, socklen_t *address_size);
-/* -EINPROGRESS also after EINTR: the connection goes on being made. */
+/* Does not restart.  -EINPROGRESS also after EINTR: the kernel continues to connect. */
 int wf_sys_connect(int fd, const struct sockaddr *address, socklen_t address_size);
-/* The error that a socket has met; 0: none. */
+/* Returns and clears the pending error of the socket (SO_ERROR), as a negative errno; 0: none. */
 int wf_sys_socket_error(int fd);
 int wf_sys_socket_type(int fd, int *domain, int *type);
 int wf_sys_shutdown(int fd, int how);
-/* Never begins again: after EINTR the descriptor is closed, too. */
+/* Does not restart: the descriptor is closed even after EINTR, which counts as success, and after
+ * an error. */
 int wf_sys_close(int fd);
 int wf_sys_fstat(int fd, struct stat *out);
 int wf_sys_set_nonblocking(int fd);
-/* The events of the first; 0: the deadline passed, or the second can be read from (-1: none). */
-int wf_sys_poll(int fd, int call_fd, short events, int64_t deadline_ns);
+/* Blocks until `fd` has one of `events`, until `wakeup_fd` (-1: none) is readable, or until the
+ * deadline.  Returns the events of `fd`; 0: none, because of the deadline or `wakeup_fd`. */
+int wf_sys_poll(int fd, int wakeup_fd, short events, int64_t deadline_ns);
 
-/* The new one is closed on exec and does not block. */
+/* The new descriptor is non-blocking and close-on-exec. */
 int wf_sys_socket(int domain, int type);
 int wf_sys_bind(int fd, const struct sockaddr *address, socklen_t address_size);
 int wf_sys_listen(int fd, int backlog);
-/* An option that is a number. */
+/* Only for options that are an int. */
 int wf_sys_setsockopt(int fd, int level, int name, int value);
 int wf_sys_getsockname(int fd, struct sockaddr *address, socklen_t *address_size);
 int wf_sys_getpeername(int fd, struct sockaddr *address, socklen_t *address_size);
-/* Files.  The new one is closed on exec. */
+
+/* The new descriptor is close-on-exec. */
 int wf_sys_open(const char *path, int flags, mode_t mode);
 ssize_t wf_sys_pread(int fd, void *buffer, size_t size, int64_t offset);
 ssize_t wf_sys_pwrite(int fd, const void *bytes, size_t size, int64_t offset);
-/* What is in the cache; offset -1: from where it stands.  -EAGAIN: nothing of it is, or the kernel
- * cannot tell. */
+/* Reads what is in the page cache (RWF_NOWAIT); offset -1: at the file position.  -EAGAIN: the
+ * read would block or failed; a plain read then blocks or returns the error. */
 ssize_t wf_sys_read_cached(int fd, const struct iovec *parts, int count, int64_t offset);
 int wf_sys_fsync(int fd);
 int wf_sys_fdatasync(int fd);
-/* From where the one stands to where the other one does; 0: the end.  They do not wait for pipes.
- */
+/* These three copy up to `size` bytes from the file position of `from` to that of `to` and return
+ * the number copied; 0: end of file.  wf_sys_splice does not block on a pipe. */
 ssize_t wf_sys_copy_file_range(int to, int from, size_t size);
 ssize_t wf_sys_sendfile(int to, int from, size_t size);
 ssize_t wf_sys_splice(int to, int from, size_t size);
 int wf_sys_lstat(const char *path, struct stat *out);
 int wf_sys_unlink(const char *path);
 
-/* One that can be read from when a signal of the set is there; closed on exec, does not block. */
+/* The new descriptor is readable while a signal of `set` is pending; non-blocking and
+ * close-on-exec. */
 int wf_sys_signalfd(const sigset_t *set);
-/* Takes a signal that is there: its number.  -EAGAIN: none. */
+/* Takes a pending signal of `set` and returns its number.  -EAGAIN: none is pending. */
 int wf_sys_signal_take(const sigset_t *set, siginfo_t *info);
-/* The same; waits. */
+/* Blocks until a signal of `set` is pending, takes it and returns its number. */
 int wf_sys_signal_wait(const sigset_t *set, siginfo_t *info);
-/* Makes the second another number of the first: what it was is closed.  Closed on exec. */
-int wf_sys_replace(int by, int fd);
-/* Of the calling thread. */
+/* Closes what `target` was and makes it a duplicate of `fd`, close-on-exec. */
+int wf_sys_dup3(int fd, int target);
+/* Blocks the signals of `set` in the calling thread. */
 void wf_sys_signals_block(const sigset_t *set);
+/* Gets the signals that the calling thread blocks. */
 void wf_sys_signals_blocked(sigset_t *out);
-/* To the thread or to the process, and blocked. */
+/* Gets the blocked signals that are pending for the calling thread or the process. */
 void wf_sys_signals_pending(sigset_t *out);
 
-/* What a child gets. */
+/* Values of wf_child_plan.fds that are no descriptor. */
 enum {
-    WF_CHILD_INHERIT = -1,
-    WF_CHILD_NULL = -2,
-    WF_CHILD_OUT = -3, /* what its standard output is */
+    WF_CHILD_INHERIT = -1, /* the stream of the same number of this process */
+    WF_CHILD_NULL = -2,    /* /dev/null */
+    WF_CHILD_OUT = -3,     /* the child's standard output */
 };
 struct wf_child_plan {
-    const char *path; /* without a '/': found by PATH */
+    const char *path; /* without a '/': searched in PATH */
     const char *const *argv;
     const char *const *envp;
-    const char *cwd; /* NULL: ours */
-    int fds[3];      /* its streams, or one of the above; not below 3, but for its own number */
-    int group;       /* 0: ours; -1: of its own; else this one */
+    const char *cwd; /* NULL: the current directory of this process */
+    int fds[3];      /* the child's streams 0 to 2: WF_CHILD_*, the stream's own number, or >= 3 */
+    int group;       /* process group; 0: that of this process; -1: a new one */
 };
+/* Starts a child with all signals unblocked and the default action for SIGPIPE. */
 int wf_sys_spawn(const struct wf_child_plan *plan, pid_t *out);
 int wf_sys_pidfd_open(pid_t pid);
 int wf_sys_pidfd_kill(int pidfd, int number);
-/* How it ended.  -EAGAIN: it has not, and `waits` is false. */
-int wf_sys_pidfd_wait(int pidfd, siginfo_t *info, bool waits);
-/* Kills a child of ours and waits for it. */
+/* Reaps the child and sets *info to its exit status.  -EAGAIN: it runs, and `can_block` is
+ * false. */
+int wf_sys_pidfd_wait(int pidfd, siginfo_t *info, bool can_block);
+/* Kills a child of this process and blocks until it is reaped. */
 void wf_sys_reap(pid_t pid);
-/* Both are closed on exec, and block. */
+/* Both descriptors are blocking and close-on-exec. */
 int wf_sys_pipe(int fds[2]);
-/* A copy with a number that is not smaller; closed on exec. */
+/* Returns a duplicate of `fd` with a number of `least` or above; close-on-exec. */
 int wf_sys_dup_above(int fd, int least);
 
+/* The new descriptor is close-on-exec. */
 int wf_sys_epoll_create(void);
-/* One that is there already is set anew: it is reported what there is. */
+/* Adds `fd`, or sets the events anew if it is registered already: then the kernel reports the
+ * current readiness again. */
 int wf_sys_epoll_add(int epoll_fd, int fd, uint32_t events, void *data);
+/* Does nothing if `fd` is not registered. */
 void wf_sys_epoll_remove(int epoll_fd, int fd);
-/* Their number; 0 also after EINTR. */
+/* Returns the number of events; 0: the deadline has passed, or EINTR. */
 int wf_sys_epoll_wait(int epoll_fd, struct epoll_event *events, int count, int64_t deadline_ns);
+/* The new descriptor is non-blocking and close-on-exec. */
 int wf_sys_eventfd(void);
-/* One more; a full counter is no error, since whoever looks sees that it is not empty. */
+/* Adds one.  A full counter is no error: the descriptor is readable then, too. */
 void wf_sys_eventfd_add(int fd);
 
 #endif

@@ -2,11 +2,10 @@
 /*
  * os/thread.c - starting, naming and binding OS threads.
  *
- * A thread inherits the signal mask of its creator at the instant of creation.  So the creator
- * blocks signals around pthread_create: there is no instant at which the new thread could take
- * one.  The signals by which the CPU reports a fault stay as they were: while such a one is
- * blocked the kernel kills the process without asking the handler, and the handlers of crash
- * reporters and sanitizers would never run.
+ * A thread inherits the signal mask of its creator.  So the creator blocks signals around
+ * pthread_create, and the new thread never runs with a signal unblocked.  The signals that report
+ * a CPU fault keep the creator's mask: if a fault occurs while its signal is blocked, the kernel
+ * kills the process, and the handlers of crash reporters and sanitizers never run.
  */
 #include <errno.h>
 #include <sched.h>
@@ -20,7 +19,7 @@
 
 #include "os/os.h"
 
-/* What the new thread needs before it enters the caller's function; the thread frees it. */
+/* The argument of thread_enter.  The new thread frees it. */
 struct start {
     void *(*fn)(void *);
     void *arg;
@@ -41,12 +40,12 @@ static int cpu_mask_of(struct cpu_mask *mask, int cpu)
     return 0;
 }
 
-static void *enter(void *memory)
+static void *thread_enter(void *memory)
 {
     struct start start = *(struct start *)memory;
     wf_free(memory);
     if (start.name[0] != '\0') {
-        (void)wf_thread_set_name(start.name); /* without a name it works as well */
+        (void)wf_thread_set_name(start.name); /* the name is only for tools */
     }
     return start.fn(start.arg);
 }
@@ -103,12 +102,13 @@ static int create_without_signals(pthread_t *out, const pthread_attr_t *attribut
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     sigset_t blocked;
     sigset_t old;
-    (void)sigfillset(&blocked); /* neither of these fails for signals that exist */
+    (void)sigfillset(&blocked); /* sigfillset and sigdelset do not fail for valid signals */
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         (void)sigdelset(&blocked, faults[i]);
     }
     WEFT_CHECK(pthread_sigmask(SIG_BLOCK, &blocked, &old) == 0);
-    int rc = WF_FAULT("pthread_create") ? -EAGAIN : -pthread_create(out, attributes, enter, start);
+    int rc = WF_FAULT("pthread_create") ? -EAGAIN
+                                        : -pthread_create(out, attributes, thread_enter, start);
     WEFT_CHECK(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
     return rc;
 }
@@ -158,13 +158,13 @@ unsigned wf_thread_count(void)
     if (WF_FAULT("stat") || stat("/proc/self/task", &info) != 0 || info.st_nlink < 3) {
         return 0;
     }
-    return (unsigned)info.st_nlink - 2; /* but for the folder itself and the one above */
+    return (unsigned)info.st_nlink - 2; /* the links `.` of the folder and its name in the parent */
 }
 
 __attribute__((noinline)) uintptr_t wf_thread_key(void)
 {
-    static _Thread_local alignas(16) char place;
-    return (uintptr_t)&place;
+    static _Thread_local alignas(16) char key;
+    return (uintptr_t)&key;
 }
 
 int wf_thread_set_name(const char *name)
@@ -173,7 +173,7 @@ int wf_thread_set_name(const char *name)
     if (WF_FAULT("prctl")) {
         return -EPERM;
     }
-    /* The kernel cuts at WF_THREAD_NAME_MAX by itself. */
+    /* The kernel truncates to WF_THREAD_NAME_MAX. */
     return prctl(PR_SET_NAME, name, 0, 0, 0) == 0 ? 0 : -errno;
 }
 

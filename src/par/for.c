@@ -9,25 +9,26 @@
 struct loop {
     void (*body)(size_t lo, size_t hi, void *arg);
     void *arg;
-    bool is_shielded; /* the caller is: so are the pieces, whoever runs them */
+    bool is_shielded; /* the caller was: applies to all chunks, on any worker */
 };
 
-/* A part of a loop. */
+/* A part of a loop.  The task that runs it processes it in chunks, and may split what is left into
+ * two ranges, of which a thief can take the upper one. */
 struct range {
     const struct loop *loop;
     size_t lo;
     size_t hi;
-    struct wf_pace pace;
+    struct wf_grain grain;
 };
 
 static intptr_t run_range(void *arg);
 
-/* The upper half becomes a fork. */
+/* Forks the upper half. */
 static int run_halves(const struct range *range)
 {
     const size_t middle = range->lo + (range->hi - range->lo) / 2;
-    struct range lower = {range->loop, range->lo, middle, range->pace};
-    struct range upper = {range->loop, middle, range->hi, range->pace};
+    struct range lower = {range->loop, range->lo, middle, range->grain};
+    struct range upper = {range->loop, middle, range->hi, range->grain};
     weft_fork fork;
     weft_fork_go(&fork, run_range, &upper);
     const int rc = (int)run_range(&lower);
@@ -35,15 +36,15 @@ static int run_halves(const struct range *range)
     return rc != 0 ? rc : upper_rc;
 }
 
-static void run_piece(struct range *range)
+static void run_chunk(struct range *range)
 {
     const size_t left = range->hi - range->lo;
-    const size_t count = range->pace.piece < left ? range->pace.piece : left;
-    const int64_t start_ns = range->pace.is_measured ? wf_clock_now() : 0;
+    const size_t count = range->grain.chunk < left ? range->grain.chunk : left;
+    const int64_t start_ns = range->grain.is_measured ? wf_clock_now() : 0;
     range->loop->body(range->lo, range->lo + count, range->loop->arg);
     range->lo += count;
-    if (range->pace.is_measured) {
-        wf_pace_adapt(&range->pace, count, wf_clock_now() - start_ns);
+    if (range->grain.is_measured) {
+        wf_grain_adapt(&range->grain, count, wf_clock_now() - start_ns);
     }
 }
 
@@ -52,14 +53,14 @@ static intptr_t run_range(void *arg)
     struct range *range = arg;
     weft_forks *forks = wf_par_forks();
     while (range->lo < range->hi) {
-        if (wf_par_is_split(forks, &range->pace, range->hi - range->lo)) {
+        if (wf_par_is_split(forks, &range->grain, range->hi - range->lo)) {
             return run_halves(range);
         }
         const int rc = weft_check();
         if (rc != 0 && !range->loop->is_shielded) {
             return rc;
         }
-        run_piece(range);
+        run_chunk(range);
     }
     return 0;
 }
@@ -71,7 +72,7 @@ int weft_for(size_t begin, size_t end, size_t grain, void (*body)(size_t lo, siz
         return -EINVAL;
     }
     const struct loop loop = {body, arg, wf_par_is_shielded()};
-    struct range all = {&loop, begin, end, wf_pace_of(grain)};
+    struct range all = {&loop, begin, end, wf_grain_of(grain)};
     return (int)run_range(&all);
 }
 
@@ -86,7 +87,7 @@ struct mapping {
     void *arg;
 };
 
-static void map_some(size_t lo, size_t hi, void *arg)
+static void map_chunk(size_t lo, size_t hi, void *arg)
 {
     const struct mapping *mapping = arg;
     for (size_t i = lo; i < hi; i++) {
@@ -102,5 +103,5 @@ int weft_map(const void *items, size_t item_size, void *results, size_t result_s
         return -EINVAL;
     }
     struct mapping mapping = {items, item_size, results, result_size, fn, arg};
-    return weft_for(0, count, 0, map_some, &mapping);
+    return weft_for(0, count, 0, map_chunk, &mapping);
 }

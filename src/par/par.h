@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * par/par.h - loops, sums and sorts made of forks.
+ * par/par.h - parallel loops, reductions, scans and sorts on top of forks.
  *
- * Promises:      every piece is done once before a call returns, whoever does it, and the result is
- *                that of the plain form.  A call that nobody helps costs little more than that.
- * Must not know: how forks are taken, tasks, workers: the layer uses the public interface of forks
- *                and nothing else of sched.
+ * Promises:      every index is processed exactly once before a call returns, by the caller or by
+ *                thieves, and the result is that of the sequential form.  A call from which no
+ *                thief steals costs little more than the sequential form.
+ * Must not know: how forks are stolen, tasks, workers.  The layer uses the public interface of
+ *                forks; only grain.c calls sched: for the state of the calling task, and for the
+ *                hook of its memory.
  *
- *   piece     a range of indices that one body gets at a time
- *   pace      how large pieces are, so that one takes some microseconds
+ *   chunk     a range of indices that one call of the body gets
+ *   grain     a range of at most this many indices is not split; the caller of a loop may set it,
+ *             and chunks have this size then
  *
- * Splitting is lazy: a range is worked off piece by piece, and between two pieces the task looks
- * whether somebody asks it for work; only then does half of what is left become a fork.  The look
- * is a load and a branch.  (Tzannes et al., "Lazy Binary-Splitting", PPoPP 2010; here without a
- * look at a queue.)
+ * Splitting is lazy: the task processes its range chunk by chunk, and checks between two chunks
+ * whether a thief has requested work.  Only then does it fork the upper half of the rest.  The
+ * check is a load and a branch.  (Tzannes et al., "Lazy Binary-Splitting", PPoPP 2010; their check
+ * reads a queue.)
  */
 #ifndef WF_PAR_PAR_H
 #define WF_PAR_PAR_H
@@ -30,45 +33,52 @@
 
 #include "base/base.h"
 #include "os/os.h"
+#include "sched/wait.h"
 
-/* How large the pieces of a range are at the moment.  Every field is that of the task that works it
- * off. */
-struct wf_pace {
-    size_t grain;     /* not split below this; at least 1 */
-    size_t piece;     /* indices of the next one */
-    bool is_measured; /* the grain was left to us */
-    size_t seen;      /* indices of the last piece that was measured; 0: none yet */
-    int64_t seen_ns;  /* how long it took */
+/* [the task]  The size of the chunks of a range that the task processes. */
+struct wf_grain {
+    size_t grain;     /* ranges up to this size are not split; at least 1 */
+    size_t chunk;     /* indices of the next chunk */
+    bool is_measured; /* the caller gave no grain: chunks are timed */
+    size_t seen;      /* indices of the last timed chunk; 0: none yet */
+    int64_t seen_ns;  /* duration of that chunk */
 };
 
-struct wf_pace wf_pace_of(size_t grain);
-/* So many indices took so long. */
-void wf_pace_adapt(struct wf_pace *pace, size_t count, int64_t ns);
+/* The state for a new range.  grain 0: chunks are timed, and the first is one index. */
+struct wf_grain wf_grain_of(size_t grain);
+/* A chunk of `count` indices took `ns`: sets the size of the next chunk. */
+void wf_grain_adapt(struct wf_grain *grain, size_t count, int64_t ns);
 
-/* Whether so many indices are worth the work of another. */
-bool wf_pace_is_worth(const struct wf_pace *pace, size_t count);
+/* Whether `count` remaining indices take longer than it costs to wake another worker.  Also true if
+ * the caller of the loop set the grain, or if the range is small and no chunk was timed yet. */
+bool wf_grain_is_worth_forking(const struct wf_grain *grain, size_t count);
 
-/* The forks of the calling task; NULL: outside of tasks, where nobody would take any. */
+/* [any]  The forks of the calling task.  NULL: the caller cannot fork (a non-worker thread, a poll
+ * task), and must not split. */
 weft_forks *wf_par_forks(void);
 
-/* Memory that lasts for one call: it goes back with wf_par_free, or when a function of the user's
- * fails by weft_fail, and the call never returns. */
+/* Memory for the duration of one call.  wf_par_free frees it.  A function of the user may call
+ * weft_fail, or may wait or yield when a forced close comes: then the call never returns, and the
+ * hook frees it. */
 struct wf_par_memory {
-    void *bytes; /* NULL: there was none */
-    bool has_cleanup;
-    weft_cleanup cleanup;
+    void *bytes; /* NULL: out of memory */
+    struct wf_undo_hook hook;
 };
+/* [any]  Allocates `size` bytes; memory->bytes is NULL on failure. */
 void wf_par_alloc(struct wf_par_memory *memory, size_t size);
+/* [any]  Frees them.  Only the caller of wf_par_alloc may call it. */
 void wf_par_free(struct wf_par_memory *memory);
 
-/* Whether the calling task stands behind a shield: a fork that another worker took does not. */
+/* [any]  Whether the calling task is shielded.  A stolen fork does not inherit the shield: the
+ * caller must pass it on. */
 bool wf_par_is_shielded(void);
 
-/* Whether the range is to be split, because somebody wants work and it is large enough. */
-static inline bool wf_par_is_split(weft_forks *forks, const struct wf_pace *pace, size_t count)
+/* [the task]  Whether to split a range with `count` remaining indices: forks were requested, and it
+ * is large enough. */
+static inline bool wf_par_is_split(weft_forks *forks, const struct wf_grain *grain, size_t count)
 {
-    return forks != NULL && count > pace->grain && weft_forks_is_asked(forks) &&
-           wf_pace_is_worth(pace, count);
+    return forks != NULL && count > grain->grain && weft_forks_is_asked(forks) &&
+           wf_grain_is_worth_forking(grain, count);
 }
 
 #endif

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * par/reduce.c - sums.
+ * par/reduce.c - reductions.
  *
- * A range adds itself to a value, piece by piece from the left.  When it is split, the upper half
- * begins with a value of its own, which is added on the right when both are done: so the order of
- * what is added never changes, and values are only as many as there were splits.
+ * A task adds its range to a value, chunk by chunk from left to right.  When it splits the range,
+ * the upper half starts with a value of its own, the identity.  When both halves are done, the task
+ * combines that value with its own, on the right.  So the order of the operands never changes, and
+ * there is one additional value for each split.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "par/par.h"
 
-enum { FRAME_MAX = 256 }; /* bytes of a value that lies in the frame */
+enum { FRAME_MAX = 256 }; /* bytes of the largest value that is kept in the frame */
 
-/* A part of the sum. */
+/* A part of the reduction, processed by one task. */
 struct part {
     const weft_reducer *reducer;
     size_t lo;
     size_t hi;
-    struct wf_pace pace;
+    struct wf_grain grain;
     void *value;
-    bool is_shielded; /* the caller is */
+    bool is_shielded; /* the caller was */
 };
 
 static void begin_with_identity(const weft_reducer *reducer, void *value)
@@ -34,13 +35,13 @@ static void begin_with_identity(const weft_reducer *reducer, void *value)
 
 static intptr_t add_part(void *arg);
 
-/* Adds the lower half to the value, and the upper one to `other`, which is added then. */
+/* Adds the lower half to the value and the upper half to `other`, and combines the two. */
 static int add_halves(const struct part *part, void *other)
 {
     const weft_reducer *reducer = part->reducer;
     const size_t middle = part->lo + (part->hi - part->lo) / 2;
-    struct part lower = {reducer, part->lo, middle, part->pace, part->value, part->is_shielded};
-    struct part upper = {reducer, middle, part->hi, part->pace, other, part->is_shielded};
+    struct part lower = {reducer, part->lo, middle, part->grain, part->value, part->is_shielded};
+    struct part upper = {reducer, middle, part->hi, part->grain, other, part->is_shielded};
     weft_fork fork;
     begin_with_identity(reducer, other);
     weft_fork_go(&fork, add_part, &upper);
@@ -50,19 +51,19 @@ static int add_halves(const struct part *part, void *other)
     return rc != 0 ? rc : upper_rc;
 }
 
-static void add_piece(struct part *part)
+static void add_chunk(struct part *part)
 {
     const size_t left = part->hi - part->lo;
-    const size_t count = part->pace.piece < left ? part->pace.piece : left;
-    const int64_t start_ns = part->pace.is_measured ? wf_clock_now() : 0;
+    const size_t count = part->grain.chunk < left ? part->grain.chunk : left;
+    const int64_t start_ns = part->grain.is_measured ? wf_clock_now() : 0;
     part->reducer->body(part->lo, part->lo + count, part->value, part->reducer->arg);
     part->lo += count;
-    if (part->pace.is_measured) {
-        wf_pace_adapt(&part->pace, count, wf_clock_now() - start_ns);
+    if (part->grain.is_measured) {
+        wf_grain_adapt(&part->grain, count, wf_clock_now() - start_ns);
     }
 }
 
-/* Without memory for another value it is not split. */
+/* Splits the part, unless there is no memory for another value. */
 static intptr_t add_split(struct part *part, bool *is_split)
 {
     union {
@@ -91,7 +92,7 @@ static intptr_t add_part(void *arg)
     struct part *part = arg;
     weft_forks *forks = wf_par_forks();
     while (part->lo < part->hi) {
-        if (wf_par_is_split(forks, &part->pace, part->hi - part->lo)) {
+        if (wf_par_is_split(forks, &part->grain, part->hi - part->lo)) {
             bool is_split;
             const intptr_t rc = add_split(part, &is_split);
             if (is_split) {
@@ -102,7 +103,7 @@ static intptr_t add_part(void *arg)
         if (rc != 0 && !part->is_shielded) {
             return rc;
         }
-        add_piece(part);
+        add_chunk(part);
     }
     return 0;
 }
@@ -113,7 +114,7 @@ int weft_reduce(size_t begin, size_t end, size_t grain, const weft_reducer *redu
         reducer->size == 0 || out == NULL || begin > end) {
         return -EINVAL;
     }
-    struct part all = {reducer, begin, end, wf_pace_of(grain), out, wf_par_is_shielded()};
+    struct part all = {reducer, begin, end, wf_grain_of(grain), out, wf_par_is_shielded()};
     begin_with_identity(reducer, out);
     return (int)add_part(&all);
 }

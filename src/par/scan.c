@@ -2,23 +2,24 @@
 /*
  * par/scan.c - prefix sums.
  *
- * In blocks, twice: first the sum of each block, then, after the few sums have been added up, each
- * block begins with what is before it.  That is twice the work, so two workers gain nothing but
- * what the second pass finds in their caches; four take half of the time.
+ * Two passes over blocks.  The first pass computes the sum of each block.  Then the caller turns
+ * these sums into prefix sums.  The second pass scans each block, starting with the sum of all
+ * blocks before it.  That is twice the work: two workers gain only what the second pass finds in
+ * their caches; four workers take half of the time.
  *
- * Not cancelled: items of which some are sums and some are not would be of no use to anybody.
+ * A scan ignores cancellation: an array in which only some items are sums would be useless.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "par/par.h"
 
-/* What differs between items of any kind and numbers. */
+/* The operations of one type of items. */
 struct kind {
     size_t size;
-    /* *sum = *sum + the items [lo, hi) */
+    /* Adds the items [lo, hi) to *sum. */
     void (*add)(const struct kind *kind, const void *items, size_t lo, size_t hi, void *sum);
-    /* Each of [lo, hi) becomes its prefix sum; `before`, if not NULL, goes before all of them. */
+    /* Replaces the items [lo, hi) by their prefix sums, starting with *before unless it is NULL. */
     void (*scan)(const struct kind *kind, void *items, size_t lo, size_t hi, const void *before);
     void (*combine)(void *value, const void *right, void *arg);
     void *arg;
@@ -28,8 +29,8 @@ struct scan {
     const struct kind *kind;
     void *items;
     size_t count;
-    size_t block; /* items of one */
-    char *sums;   /* of the blocks; then of all blocks up to each */
+    size_t block; /* items of one block */
+    char *sums;   /* of each block; then the prefix sums of these */
 };
 
 static size_t end_of(const struct scan *scan, size_t block)
@@ -58,7 +59,7 @@ static void scan_blocks(size_t lo, size_t hi, void *arg)
     }
 }
 
-/* Both passes are shielded, so they cannot be cut short. */
+/* Both passes run under a shield: a cancellation cannot end them early. */
 static void run_blocks(struct scan *scan, size_t blocks)
 {
     const bool is_shielded = weft_shield(1) == 0;
@@ -72,7 +73,7 @@ static void run_blocks(struct scan *scan, size_t blocks)
     }
 }
 
-/* Without memory for the sums of blocks it is one block. */
+/* Scans the items as one block on a single worker, or without memory for the sums of blocks. */
 static void scan_all(const struct kind *kind, void *items, size_t count)
 {
     struct scan scan = {.kind = kind, .items = items, .count = count, .block = WF_SCAN_BLOCK};
@@ -80,7 +81,7 @@ static void scan_all(const struct kind *kind, void *items, size_t count)
     weft_runtime *runtime = weft_runtime_self();
     struct wf_par_memory sums = {.bytes = NULL};
     if (blocks >= 2 && runtime != NULL && weft_runtime_workers(runtime) > 1) {
-        wf_par_alloc(&sums, blocks * kind->size); /* less than the items: no overflow */
+        wf_par_alloc(&sums, blocks * kind->size); /* smaller than the array: no overflow */
     }
     if (sums.bytes == NULL) {
         kind->scan(kind, items, 0, count, NULL);
@@ -100,7 +101,7 @@ static void add_items(const struct kind *kind, const void *items, size_t lo, siz
     }
 }
 
-/* An item is added to a copy of what is before it, since only that can be changed. */
+/* `combine` changes its left operand, so it works on a copy of the item before. */
 static void scan_items(const struct kind *kind, void *items, size_t lo, size_t hi,
                        const void *before)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * par/sort.c - a merge sort, stable, with forks down to a few thousand items.
+ * par/sort.c - a stable merge sort that forks down to WF_SORT_SEQUENTIAL items.
  *
- * Two halves are sorted, one of them as a fork, and merged; large merges are split in two where
- * the middle of one run falls into the other.  Runs change sides between the array and a copy of
- * it at each level, so that nothing is moved twice.
+ * Each level sorts two halves, one as a fork, and merges them.  A large merge is split into two:
+ * the middle of the longer run is searched in the other run.  The levels alternate between the
+ * array and a buffer of the same size, so no level moves an item twice.
  *
- * A merge is where the time goes.  It works from both ends at once, with two chains of comparisons
- * that do not wait for each other, and takes the smaller one by arithmetic instead of a branch,
- * which would be guessed wrongly every other time: with a comparison that is called, 10 million
- * numbers take half of the time of a merge written as one would.  Bounds are not looked at for as
- * many steps as the shorter run has items.
+ * Most of the time goes into merges.  A merge works from both ends at once: the two chains of
+ * comparisons do not depend on each other.  It selects the smaller item by arithmetic.  A branch
+ * would be mispredicted half of the time.  With a comparison function that is called, 10 million
+ * numbers take half of the time of the textbook merge.  The inner loop checks no bounds: the number
+ * of its steps is half the length of the shorter run.
  *
- * Rejected: a quicksort, which needs no copy, but whose partition cannot be split among workers
- * without one, and is not stable.
+ * Rejected: a quicksort.  It needs no buffer, but its partition cannot be split among workers
+ * without one, and it is not stable.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,7 +26,7 @@ struct sort {
     void *arg;
 };
 
-/* Each function below is made for the usual sizes and for any other. */
+/* Inlined with a constant size for 4, 8 and 16 bytes, and once for any other size. */
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE bool is_before(const struct sort *sort, const char *a, const char *b)
@@ -34,9 +34,9 @@ INLINE bool is_before(const struct sort *sort, const char *a, const char *b)
     return sort->compare(a, b, sort->arg) < 0;
 }
 
-/* ---- merging ------------------------------------------------------------------------------- */
+/* ---- merge --------------------------------------------------------------------------------- */
 
-/* Two runs and where they go; all of it is used up from both ends. */
+/* Two runs and the output.  Merging advances both ends of all three towards the middle. */
 struct merge {
     const char *left;
     const char *left_end;
@@ -46,14 +46,15 @@ struct merge {
     char *out_end;
 };
 
-/* `b` if is_b, else `a`, by arithmetic: a compiler would take a branch. */
+/* `b` if is_b, otherwise `a`.  By arithmetic: for ?: the compiler emits a branch. */
 INLINE const char *pick(const char *a, const char *b, size_t is_b)
 {
     const uintptr_t mask = -(uintptr_t)is_b;
     return (const char *)(((uintptr_t)a & ~mask) | ((uintptr_t)b & mask));
 }
 
-/* One item at each end.  Equal ones: the left goes first, and from the end the right. */
+/* Moves one item at each end.  Of equal items the left one goes first; at the end the right one is
+ * the last. */
 INLINE void merge_ends(const struct sort *sort, struct merge *m, size_t size)
 {
     const size_t is_right_first = is_before(sort, m->right, m->left) ? 1 : 0;
@@ -79,7 +80,8 @@ INLINE void merge_runs(const struct sort *sort, struct merge *m, size_t size)
         if (steps == 0) {
             break;
         }
-        for (size_t i = 0; i < steps; i++) { /* two items each: neither run ends */
+        /* A step takes at most two items of a run: neither run ends. */
+        for (size_t i = 0; i < steps; i++) {
             merge_ends(sort, m, size);
         }
     }
@@ -95,8 +97,8 @@ INLINE void merge_runs(const struct sort *sort, struct merge *m, size_t size)
     memcpy(m->out, m->right, (size_t)(m->right_end - m->right));
 }
 
-INLINE void merge_alone(const struct sort *sort, const char *left, size_t left_count,
-                        const char *right, size_t right_count, char *out, size_t size)
+INLINE void merge_sequential(const struct sort *sort, const char *left, size_t left_count,
+                             const char *right, size_t right_count, char *out, size_t size)
 {
     struct merge merge = {.left = left,
                           .left_end = left + left_count * size,
@@ -105,14 +107,14 @@ INLINE void merge_alone(const struct sort *sort, const char *left, size_t left_c
                           .out = out,
                           .out_end = out + (left_count + right_count) * size};
     if (left_count > 0 && right_count > 0 && !is_before(sort, right, merge.left_end - size)) {
-        memcpy(out, left, left_count * size); /* in order already */
+        memcpy(out, left, left_count * size); /* the runs are in order already */
         memcpy(out + left_count * size, right, right_count * size);
         return;
     }
     merge_runs(sort, &merge, size);
 }
 
-/* Items of a run that go before `item`; with is_equal also those that are equal to it. */
+/* The number of items of a run that are less than `item`, or with is_equal not greater. */
 static size_t count_before(const struct sort *sort, const char *run, size_t count, const char *item,
                            bool is_equal)
 {
@@ -137,25 +139,25 @@ struct merge_part {
     char *out;
 };
 
-static void merge_few(const struct merge_part *part)
+static void merge_leaf(const struct merge_part *part)
 {
     const struct sort *sort = part->sort;
     switch (sort->size) {
     case 4:
-        merge_alone(sort, part->left, part->left_count, part->right, part->right_count, part->out,
-                    4);
+        merge_sequential(sort, part->left, part->left_count, part->right, part->right_count,
+                         part->out, 4);
         break;
     case 8:
-        merge_alone(sort, part->left, part->left_count, part->right, part->right_count, part->out,
-                    8);
+        merge_sequential(sort, part->left, part->left_count, part->right, part->right_count,
+                         part->out, 8);
         break;
     case 16:
-        merge_alone(sort, part->left, part->left_count, part->right, part->right_count, part->out,
-                    16);
+        merge_sequential(sort, part->left, part->left_count, part->right, part->right_count,
+                         part->out, 16);
         break;
     default:
-        merge_alone(sort, part->left, part->left_count, part->right, part->right_count, part->out,
-                    sort->size);
+        merge_sequential(sort, part->left, part->left_count, part->right, part->right_count,
+                         part->out, sort->size);
         break;
     }
 }
@@ -164,11 +166,12 @@ static intptr_t merge_part(void *arg)
 {
     const struct merge_part *part = arg;
     const struct sort *sort = part->sort;
-    if (part->left_count + part->right_count <= WF_SORT_ALONE) {
-        merge_few(part);
+    if (part->left_count + part->right_count <= WF_SORT_SEQUENTIAL) {
+        merge_leaf(part);
         return 0;
     }
-    /* What is before the middle of the longer run, in both; equal ones stay left before right. */
+    /* Splits both runs at the middle item of the longer one.  Equal items of the left run stay
+     * before those of the right run. */
     size_t left = part->left_count / 2;
     size_t right = part->right_count / 2;
     if (part->left_count >= part->right_count) {
@@ -191,10 +194,11 @@ static intptr_t merge_part(void *arg)
     return weft_fork_join(&fork);
 }
 
-/* ---- sorting ------------------------------------------------------------------------------- */
+/* ---- sort ---------------------------------------------------------------------------------- */
 
-/* `item` is room for one. */
-INLINE void insert_few(const struct sort *sort, char *items, size_t count, char *item, size_t size)
+/* Insertion sort.  `item` is a buffer for one item. */
+INLINE void insertion_sort(const struct sort *sort, char *items, size_t count, char *item,
+                           size_t size)
 {
     for (size_t i = 1; i < count; i++) {
         char *place = items + i * size;
@@ -210,13 +214,14 @@ INLINE void insert_few(const struct sort *sort, char *items, size_t count, char 
     }
 }
 
-/* The items are in `items`; sorted they are in `other` if is_other, else where they were. */
-INLINE void sort_few(const struct sort *sort, char *items, char *other, size_t count, bool is_other,
-                     size_t size)
+/* Sorts `items` on one worker.  The result is in `other` if is_other, otherwise in `items`; both
+ * arrays are overwritten. */
+INLINE void sort_sequential(const struct sort *sort, char *items, char *other, size_t count,
+                            bool is_other, size_t size)
 {
-    /* Runs of a few, then merges of two of them, back and forth between the two arrays. */
+    /* Runs of WF_SORT_INSERTION items, then merges of two runs from one array into the other. */
     size_t levels = 0;
-    for (size_t run = WF_SORT_FEW; run < count; run *= 2) {
+    for (size_t run = WF_SORT_INSERTION; run < count; run *= 2) {
         levels++;
     }
     char *from = items;
@@ -226,16 +231,16 @@ INLINE void sort_few(const struct sort *sort, char *items, char *other, size_t c
         from = other;
         to = items;
     }
-    for (size_t i = 0; i < count; i += WF_SORT_FEW) {
-        const size_t few = count - i < WF_SORT_FEW ? count - i : WF_SORT_FEW;
-        insert_few(sort, from + i * size, few, to + i * size, size);
+    for (size_t i = 0; i < count; i += WF_SORT_INSERTION) {
+        const size_t few = count - i < WF_SORT_INSERTION ? count - i : WF_SORT_INSERTION;
+        insertion_sort(sort, from + i * size, few, to + i * size, size);
     }
-    for (size_t run = WF_SORT_FEW; run < count; run *= 2) {
+    for (size_t run = WF_SORT_INSERTION; run < count; run *= 2) {
         for (size_t i = 0; i < count; i += 2 * run) {
             const size_t left = count - i < run ? count - i : run;
             const size_t right = count - i - left < run ? count - i - left : run;
-            merge_alone(sort, from + i * size, left, from + (i + left) * size, right, to + i * size,
-                        size);
+            merge_sequential(sort, from + i * size, left, from + (i + left) * size, right,
+                             to + i * size, size);
         }
         char *swap = from;
         from = to;
@@ -251,21 +256,21 @@ struct sort_part {
     bool is_other;
 };
 
-static void sort_alone(const struct sort_part *part)
+static void sort_leaf(const struct sort_part *part)
 {
     switch (part->sort->size) {
     case 4:
-        sort_few(part->sort, part->items, part->other, part->count, part->is_other, 4);
+        sort_sequential(part->sort, part->items, part->other, part->count, part->is_other, 4);
         break;
     case 8:
-        sort_few(part->sort, part->items, part->other, part->count, part->is_other, 8);
+        sort_sequential(part->sort, part->items, part->other, part->count, part->is_other, 8);
         break;
     case 16:
-        sort_few(part->sort, part->items, part->other, part->count, part->is_other, 16);
+        sort_sequential(part->sort, part->items, part->other, part->count, part->is_other, 16);
         break;
     default:
-        sort_few(part->sort, part->items, part->other, part->count, part->is_other,
-                 part->sort->size);
+        sort_sequential(part->sort, part->items, part->other, part->count, part->is_other,
+                        part->sort->size);
         break;
     }
 }
@@ -274,8 +279,8 @@ static intptr_t sort_part(void *arg)
 {
     const struct sort_part *part = arg;
     const struct sort *sort = part->sort;
-    if (part->count <= WF_SORT_ALONE) {
-        sort_alone(part);
+    if (part->count <= WF_SORT_SEQUENTIAL) {
+        sort_leaf(part);
         return 0;
     }
     const size_t half = part->count / 2;
@@ -335,7 +340,7 @@ static void sort_in_place(const struct sort *sort, char *items, size_t count)
 
 /* ---- the public calls ---------------------------------------------------------------------- */
 
-static int check(const void *items, size_t count, size_t size, weft_compare compare)
+static int sort_check(const void *items, size_t count, size_t size, weft_compare compare)
 {
     const bool is_bad = compare == NULL || size == 0 || (items == NULL && count > 0) ||
                         (size > 0 && count > SIZE_MAX / size);
@@ -344,7 +349,7 @@ static int check(const void *items, size_t count, size_t size, weft_compare comp
 
 int weft_sort_stable(void *items, size_t count, size_t size, weft_compare compare, void *arg)
 {
-    int rc = check(items, count, size, compare);
+    int rc = sort_check(items, count, size, compare);
     if (rc != 0 || count < 2) {
         return rc;
     }

@@ -1,42 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * queue/deque.c - a worker's growable stack, whose oldest items thieves take one by one.
+ * queue/deque.c - a growable work-stealing deque: the owner works LIFO, thieves take the oldest.
  *
- * Chase and Lev's deque with the C11 orders of Le et al.: the owner works at `bottom` without a
- * locked instruction but for one fence in pop; thieves compete for `top` by CAS.  Owner and thief
- * can meet only at the last item, where both must win the CAS.
+ * Chase and Lev's deque with the C11 memory orders of Le et al.  The owner works at `bottom`
+ * without a locked instruction, except one fence in pop; thieves compete for `top` by CAS.  Owner
+ * and thief conflict only at the last item, which either takes by winning the CAS.
  *
- * Rejected: half the items in one CAS.  The owner pops LIFO without touching `top` as long as two
- * items are left, so it may walk into the half that a thief has read but not yet claimed: the item
- * is then taken twice, and top passes bottom.  One CAS an item re-reads bottom each time.
- * Rejected: freeing a replaced buffer by epochs.  Sizes double, so keeping all costs less than the
- * newest one does, and a steal needs no announcement.
+ * Rejected: half of the items in one CAS.  The owner pops without a CAS of `top` as long as two
+ * items are left, so it may pop into the half that a thief has read but not yet claimed: the item
+ * is taken twice, and top passes bottom.  With one CAS for each item the thief reads bottom each
+ * time.
+ * Rejected: freeing replaced buffers by epochs.  Sizes double, so all replaced buffers
+ * together are smaller than the newest, and a thief need not announce itself.
  *
- * Push publishes by a release store of bottom where the paper has a fence; pop's first store of
- * bottom is therefore release too, or a thief that read it would not see what push wrote.
+ * Push publishes by a release store of bottom where the paper has a fence.  Therefore the first
+ * store of bottom in pop is a release too: else a thief that reads it would not see what push
+ * wrote.
  */
 #include <errno.h>
 
 #include "queue/queue.h"
 
 struct wf_deque_buffer {
-    struct wf_deque_buffer *older; /* [owner]  the one this replaced; NULL for the first */
+    struct wf_deque_buffer *older; /* [owner]  the buffer that this one replaced; NULL: none */
     size_t capacity;               /* [const]  a power of two */
-    /* [owner: write] [any: read]  Atomic because a thief about to lose its CAS may read a slot
-     * that the owner is refilling; the value is then thrown away. */
+    /* [owner: write] [any: read]  Atomic, because a thief about to lose its CAS may read a slot
+     * that the owner is refilling; the thief discards the value. */
     WF_ATOMIC(struct wf_node *) slots[];
 };
 
-#define slot_at(buffer, position) (&(buffer)->slots[(position) & ((buffer)->capacity - 1)])
+#define deque_slot(buffer, position) (&(buffer)->slots[(position) & ((buffer)->capacity - 1)])
 
-/* Items between two positions; negative inside the pop of an empty deque. */
+/* The number of items between two positions; negative inside the pop of an empty deque. */
 static wf_deque_diff items_between(wf_deque_pos top, wf_deque_pos bottom)
 {
     return (wf_deque_diff)(wf_deque_pos)(bottom - top);
 }
 
-/* Zeroed: a thief with an outdated top may read a slot that was never filled, and lose its CAS. */
-static struct wf_deque_buffer *new_buffer(size_t capacity, struct wf_deque_buffer *older)
+/* Zeroed: a thief with a stale top may read a slot that was never filled, before it loses its
+ * CAS. */
+static struct wf_deque_buffer *deque_buffer_new(size_t capacity, struct wf_deque_buffer *older)
 {
     struct wf_deque_buffer *buffer =
         wf_alloc_zeroed(1, sizeof(*buffer) + capacity * sizeof(buffer->slots[0]));
@@ -53,7 +56,7 @@ int wf_deque_init(struct wf_deque *deque, size_t capacity)
         capacity > WF_DEQUE_CAPACITY_MAX) {
         return -EINVAL;
     }
-    struct wf_deque_buffer *buffer = new_buffer(capacity, NULL);
+    struct wf_deque_buffer *buffer = deque_buffer_new(capacity, NULL);
     if (buffer == NULL) {
         return -ENOMEM;
     }
@@ -65,8 +68,8 @@ int wf_deque_init(struct wf_deque *deque, size_t capacity)
 void wf_deque_done(struct wf_deque *deque)
 {
     WEFT_ASSERT(wf_deque_count(deque) == 0);
-    struct wf_deque_buffer *buffer =
-        wf_load_relaxed(&deque->buffer); /* relaxed: nobody else left */
+    /* relaxed: no other thread accesses the deque any more. */
+    struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer);
     while (buffer != NULL) {
         struct wf_deque_buffer *older = buffer->older;
         wf_free(buffer);
@@ -75,61 +78,64 @@ void wf_deque_done(struct wf_deque *deque)
     wf_store_relaxed(&deque->buffer, NULL);
 }
 
-/* [owner]  Twice the slots, the same items.  NULL: no memory, or at the limit.  Kept out of push:
- * inlined, it made every push save five registers for a path that is hardly ever taken. */
+/* [owner]  Installs a buffer of twice the size with the same items.  NULL: no memory, or at the
+ * size limit.  Not inlined: inlined, it made every push save five registers for a rare path. */
 static __attribute__((noinline, cold)) struct wf_deque_buffer *
-grow(struct wf_deque *deque, struct wf_deque_buffer *old, wf_deque_pos top, wf_deque_pos bottom)
+deque_grow(struct wf_deque *deque, struct wf_deque_buffer *old, wf_deque_pos top,
+           wf_deque_pos bottom)
 {
     if (old->capacity >= WF_DEQUE_CAPACITY_MAX) {
         return NULL;
     }
-    struct wf_deque_buffer *buffer = new_buffer(old->capacity * 2, old);
+    struct wf_deque_buffer *buffer = deque_buffer_new(old->capacity * 2, old);
     if (buffer == NULL) {
         return NULL;
     }
     for (wf_deque_pos i = top; i != bottom; i++) {
-        /* relaxed: our own stores; published by (D2). */
-        wf_atomic_init(slot_at(buffer, i), wf_load_relaxed(slot_at(old, i)));
+        /* relaxed: only the owner writes slots; (queue.D2) publishes the copies. */
+        wf_atomic_init(deque_slot(buffer, i), wf_load_relaxed(deque_slot(old, i)));
     }
     WF_JITTER();
-    /* (D2) release: who sees the buffer sees its size and the copied slots. */
+    /* (queue.D2) release: a thief that sees the buffer sees its size and the copied slots. */
     wf_store_release(&deque->buffer, buffer);
     return buffer;
 }
 
-/* [owner]  The buffer with room for one more item; NULL: full and cannot grow. */
-static inline struct wf_deque_buffer *with_room(struct wf_deque *deque, wf_deque_pos bottom)
+/* [owner]  Returns the newest buffer, with a free slot; NULL: full, and cannot grow. */
+static inline struct wf_deque_buffer *deque_reserve(struct wf_deque *deque, wf_deque_pos bottom)
 {
-    struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer); /* relaxed: ours */
-    /* acquire: pairs with the thieves' CAS; they have read their slots before we refill them.  A
-     * stale top only makes the deque look fuller than it is. */
+    /* relaxed: only the owner writes it. */
+    struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer);
+    /* acquire: pairs with (queue.D4); a thief has read its slot before the owner refills it.  A
+     * stale top only makes the deque seem fuller than it is. */
     wf_deque_pos top = wf_load_acquire(&deque->top);
     if ((size_t)items_between(top, bottom) < buffer->capacity) {
         return buffer;
     }
-    return grow(deque, buffer, top, bottom);
+    return deque_grow(deque, buffer, top, bottom);
 }
 
-/* [owner]  A push that is not counted: what a thief keeps counts as stolen, not as pushed again. */
-static inline __attribute__((always_inline)) int put(struct wf_deque *deque, struct wf_node *item)
+/* [owner]  A push that does not count as pushed: items that a thief keeps count as stolen. */
+static inline __attribute__((always_inline)) int deque_put(struct wf_deque *deque,
+                                                           struct wf_node *item)
 {
     WEFT_ASSERT(item != NULL);
     wf_deque_pos bottom = wf_load_relaxed(&deque->bottom); /* relaxed: only the owner writes it */
-    struct wf_deque_buffer *buffer = with_room(deque, bottom);
+    struct wf_deque_buffer *buffer = deque_reserve(deque, bottom);
     if (buffer == NULL) {
         WF_REACHED("deque.push_refused");
         return -ENOMEM;
     }
-    wf_store_relaxed(slot_at(buffer, bottom), item); /* relaxed: published by (D1) */
+    wf_store_relaxed(deque_slot(buffer, bottom), item); /* relaxed: (queue.D1) publishes it */
     WF_JITTER();
-    /* (D1) release: who sees this bottom sees the slot and everything in the item. */
+    /* (queue.D1) release: a thief that sees this bottom sees the slot and the item's contents. */
     wf_store_release(&deque->bottom, (wf_deque_pos)(bottom + 1));
     return 0;
 }
 
 int wf_deque_push(struct wf_deque *deque, struct wf_node *item)
 {
-    int rc = put(deque, item);
+    int rc = deque_put(deque, item);
     if (rc == 0) {
         wf_counter_add(&deque->counters.pushed, 1);
     }
@@ -139,26 +145,28 @@ int wf_deque_push(struct wf_deque *deque, struct wf_node *item)
 struct wf_node *wf_deque_pop(struct wf_deque *deque)
 {
     wf_deque_pos bottom = wf_load_relaxed(&deque->bottom); /* relaxed: only the owner writes it */
-    /* relaxed: top only grows, so what looks empty is empty; saves the fence on an idle worker. */
+    /* relaxed: top only grows, so a deque that seems empty is empty; saves the fence then. */
     wf_deque_pos top = wf_load_relaxed(&deque->top);
     if (items_between(top, bottom) <= 0) {
         return NULL;
     }
-    struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer); /* relaxed: ours */
+    /* relaxed: only the owner writes it. */
+    struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer);
     bottom--;
-    /* relaxed: our own store.  Read before the fence, behind which every load would wait. */
-    struct wf_node *item = wf_load_relaxed(slot_at(buffer, bottom));
-    wf_store_release(&deque->bottom, bottom); /* (D1): a thief may read this bottom instead */
+    /* relaxed: only the owner writes slots.  Before the fence: a later load waits for it. */
+    struct wf_node *item = wf_load_relaxed(deque_slot(buffer, bottom));
+    /* (queue.D1) release: a thief may read this bottom instead of the bottom of a push. */
+    wf_store_release(&deque->bottom, bottom);
     WF_JITTER();
-    /* (D3) either a thief sees the lowered bottom, or we see its raised top. */
+    /* (queue.D3) Either the thief sees the lowered bottom, or the owner sees the raised top. */
     wf_fence_seq_cst();
     top = wf_load_relaxed(&deque->top);
     wf_deque_diff left = items_between(top, bottom);
     if (left <= 0) {
-        /* The last item, or none: thieves compete for it at top, so must we.  relaxed: the CAS
-         * decides by the one order of top's changes and publishes nothing. */
+        /* The last item, or none: thieves compete for it by a CAS of top, and so must the owner.
+         * relaxed: the modification order of top decides, and the CAS publishes nothing. */
         bool is_won = left == 0 && wf_cas_relaxed(&deque->top, &top, (wf_deque_pos)(top + 1));
-        /* relaxed: behind the fence, which lends it the release that (D1) asks for. */
+        /* relaxed: the fence above makes it the release that (queue.D1) needs. */
         wf_store_relaxed(&deque->bottom, (wf_deque_pos)(bottom + 1));
         if (!is_won) {
             WF_REACHED("deque.pop_lost_last");
@@ -172,15 +180,18 @@ struct wf_node *wf_deque_pop(struct wf_deque *deque)
 enum wf_steal wf_deque_steal(struct wf_deque *deque, struct wf_node **out)
 {
     wf_deque_pos top = wf_load_relaxed(&deque->top);       /* relaxed: the fence makes it acquire */
-    wf_fence_seq_cst();                                    /* (D3) */
-    wf_deque_pos bottom = wf_load_acquire(&deque->bottom); /* pairs with (D1) */
+    wf_fence_seq_cst();                                    /* (queue.D3) */
+    wf_deque_pos bottom = wf_load_acquire(&deque->bottom); /* acquire: pairs with (queue.D1) */
     if (items_between(top, bottom) <= 0) {
         return WF_STEAL_EMPTY;
     }
-    struct wf_deque_buffer *buffer = wf_load_acquire(&deque->buffer); /* pairs with (D2) */
-    struct wf_node *item = wf_load_relaxed(slot_at(buffer, top)); /* stale only if the CAS fails */
+    /* acquire: pairs with (queue.D2). */
+    struct wf_deque_buffer *buffer = wf_load_acquire(&deque->buffer);
+    /* relaxed: the load of bottom orders it; the value is stale only if the CAS fails. */
+    struct wf_node *item = wf_load_relaxed(deque_slot(buffer, top));
     WF_JITTER();
-    /* release: the slot was read before the owner, seeing this top, may refill it. */
+    /* (queue.D4) release: the thief has read the slot before the owner sees this top and refills
+     * it. */
     if (!wf_cas_release(&deque->top, &top, (wf_deque_pos)(top + 1))) {
         WF_REACHED("deque.steal_lost");
         return WF_STEAL_LOST;
@@ -195,10 +206,10 @@ struct wf_node *wf_deque_steal_half(struct wf_deque *from, struct wf_deque *into
     size_t count = wf_deque_count(from);
     struct wf_node *newest = NULL;
     size_t left = count - count / 2;
-    while (left > 0) { /* Each turn in which it gets nothing another takes one. */
-        /* Room first: an item in hand that fits nowhere would be lost. */
+    while (left > 0) { /* Lock-free: when it gets nothing, another thread has taken an item. */
+        /* Reserve first: a stolen item without a free slot would be lost. */
         wf_deque_pos bottom = wf_load_relaxed(&into->bottom); /* relaxed: the thief owns `into` */
-        if (newest != NULL && with_room(into, bottom) == NULL) {
+        if (newest != NULL && deque_reserve(into, bottom) == NULL) {
             WF_REACHED("deque.steal_half_without_room");
             break;
         }
@@ -208,13 +219,13 @@ struct wf_node *wf_deque_steal_half(struct wf_deque *from, struct wf_deque *into
             break;
         }
         if (result == WF_STEAL_LOST) {
-            left -= newest != NULL ? 1 : 0; /* one less for us; but who has none asks again */
+            left -= newest != NULL ? 1 : 0; /* a thief without an item tries again */
             continue;
         }
         left--;
         wf_counter_add(&into->counters.stolen, 1);
         if (newest != NULL) {
-            int rc = put(into, newest);
+            int rc = deque_put(into, newest);
             WEFT_CHECK(rc == 0);
         }
         newest = item;
@@ -224,7 +235,7 @@ struct wf_node *wf_deque_steal_half(struct wf_deque *from, struct wf_deque *into
 
 size_t wf_deque_count(struct wf_deque *deque)
 {
-    wf_deque_pos bottom = wf_load_relaxed(&deque->bottom); /* relaxed: a hint */
+    wf_deque_pos bottom = wf_load_relaxed(&deque->bottom); /* relaxed, both: a hint */
     wf_deque_pos top = wf_load_relaxed(&deque->top);
     wf_deque_diff count = items_between(top, bottom);
     return count > 0 ? (size_t)count : 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * queue/inject.c - the global queue: where work enters from outside and overflows to.
+ * queue/inject.c - the global queue: external submissions, and the overflow of the rings.
  *
- * A list under a lock.  A worker visits rarely and takes a batch, so what counts is that an empty
- * visit costs one load and a full one moves many items for one lock.  Rejected: a lock-free list
- * (Michael and Scott's): it cannot hand out batches in one step, needs safe reclamation, and loses
- * to a lock held for twenty nanoseconds.
+ * A list under a lock.  A worker checks it rarely and takes a batch.  So the check of an empty
+ * queue must cost one load, and one acquire of the lock must give a worker many items.
  *
- * (I1) is the lock itself: it carries the chain and everything in the items.
+ * Rejected: a lock-free list (Michael and Scott's).  It cannot give a batch in one step, needs safe
+ * memory reclamation, and is slower than a lock held for twenty nanoseconds.
+ *
+ * (queue.I1) is the edge of the lock (os.L1): it carries the chain and the contents of the items.
  */
 #include <errno.h>
 
@@ -28,17 +29,17 @@ int wf_inject_init(struct wf_inject *inject, const struct wf_inject_options *opt
     return 0;
 }
 
-/* [locked inject->lock] */
+/* [locked inject->lock]  The caller's release of the lock publishes the items (queue.I1). */
 static void append_locked(struct wf_inject *inject, struct wf_chain *chain)
 {
     wf_counter_add(&inject->counters.pushed, chain->count);
     wf_chain_append(&inject->chain, chain);
-    /* relaxed: read as a hint; who needs more (a worker about to sleep) has its own fence. */
+    /* relaxed: readers take it as a hint; a worker about to park has a fence of its own. */
     wf_store_relaxed(&inject->count, wf_plain_load(&inject->chain.count));
 }
 
-/* [locked inject->lock]  Overflow may have taken the queue past its capacity. */
-static size_t room_locked(const struct wf_inject *inject)
+/* [locked inject->lock]  The free capacity; overflow may have exceeded the capacity. */
+static size_t inject_free_locked(const struct wf_inject *inject)
 {
     size_t count = wf_plain_load(&inject->chain.count);
     return count < inject->capacity ? inject->capacity - count : 0;
@@ -50,7 +51,7 @@ int wf_inject_push_chain(struct wf_inject *inject, struct wf_chain *chain)
     wf_lock_acquire(&inject->lock);
     if (wf_plain_load(&inject->is_closed)) {
         rc = -EPIPE;
-    } else if (chain->count > room_locked(inject)) {
+    } else if (chain->count > inject_free_locked(inject)) {
         rc = -EAGAIN;
     } else {
         append_locked(inject, chain);
@@ -74,31 +75,37 @@ void wf_inject_push_overflow(struct wf_inject *inject, struct wf_chain *chain)
     wf_lock_release(&inject->lock);
 }
 
-/* [locked inject->lock]  One worker's share of what is there now. */
-static size_t share_locked(const struct wf_inject *inject, unsigned workers, size_t room)
+void wf_inject_push_one_overflow(struct wf_inject *inject, struct wf_node *item)
+{
+    struct wf_chain chain = {0};
+    wf_chain_push(&chain, item);
+    wf_inject_push_overflow(inject, &chain);
+}
+
+/* [locked inject->lock]  One worker's fair share of the items, at most `max`. */
+static size_t inject_share_locked(const struct wf_inject *inject, unsigned workers, size_t max)
 {
     size_t count = wf_plain_load(&inject->chain.count);
     size_t share = count / (workers > 0 ? workers : 1);
     share = share > WF_INJECT_BATCH_MIN ? share : WF_INJECT_BATCH_MIN;
     share = share < inject->batch_max ? share : inject->batch_max;
     share = share < count ? share : count;
-    return share < room ? share : room;
+    return share < max ? share : max;
 }
 
-size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t room, struct wf_chain *out)
+size_t wf_inject_pop(struct wf_inject *inject, unsigned workers, size_t max, struct wf_chain *out)
 {
-    /* relaxed: an empty queue is passed by without the lock; a push that is missed here is one
-     * that had not happened yet. */
-    if (room == 0 || wf_load_relaxed(&inject->count) == 0) {
+    /* relaxed: skips the lock of an empty queue.  A push that it misses counts as a later one. */
+    if (max == 0 || wf_load_relaxed(&inject->count) == 0) {
         return 0;
     }
-    wf_lock_acquire(&inject->lock);
-    size_t taken = share_locked(inject, workers, room);
+    wf_lock_acquire(&inject->lock); /* (queue.I1) */
+    size_t taken = inject_share_locked(inject, workers, max);
     wf_chain_move(out, &inject->chain, taken);
     if (taken == 0) {
         WF_REACHED("inject.emptied_before_lock");
     }
-    wf_store_relaxed(&inject->count, wf_plain_load(&inject->chain.count)); /* as in append_locked */
+    wf_store_relaxed(&inject->count, wf_plain_load(&inject->chain.count)); /* relaxed: a hint */
     wf_counter_add(&inject->counters.popped, taken);
     wf_lock_release(&inject->lock);
     return taken;

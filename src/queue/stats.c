@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* queue/stats.c - reading the counters that the queues write. */
+/* queue/stats.c - reads the counters of a queue. */
 #include "queue/queue.h"
 
 void wf_queue_stats_read(const struct wf_queue_counters *counters, struct wf_queue_stats *out)

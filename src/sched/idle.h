@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/idle.h - workers that have nothing to do: a part of sched.h, see idle.c.
+ * sched/idle.h - idle workers and how they are woken: a part of sched.h, see idle.c.
  */
 #ifndef WF_SCHED_IDLE_H
 #define WF_SCHED_IDLE_H
@@ -17,51 +17,57 @@
 #define WF_IDLE_WORDS ((WF_WORKERS_MAX + 63u) / 64u)
 
 /*
- * A worker is busy, searching (it has no work and looks for some) or asleep.  See idle.c.
+ * A worker is busy, searching (it has no work and checks the queues of all workers) or asleep.
  *
  * Invariants:
- *   I1  a set bit is a worker that announced its sleep and was not claimed since
- *   I2  searching counts the workers that search, and those that were claimed and not yet woke
- *   I3  work was queued and a worker's bit is set => somebody searches, or the worker that queued
- *       it has not finished its notify, or the sleeper has not finished its second look
+ *   I1  a set bit in `asleep` is that of a worker that has announced its sleep; no waker has
+ *       claimed the worker since, and it has not given up
+ *   I2  `searching` is the number of workers that search plus the number of workers that were
+ *       claimed and have not yet returned from wf_idle_sleep
+ *   I3  if work is queued and a bit is set, then a worker searches, or the submitter of the work
+ *       has not finished wf_idle_notify, or the sleeper has not finished its second check
  */
 struct wf_idle {
-    unsigned workers;    /* [const]  that are to work at once: half of them may search */
-    wf_atomic_u32 seats; /* [monitor: write] [any: read]  that there are, up to WF_WORKERS_MAX */
+    unsigned workers; /* [const]  the configured number: at most half search */
+    wf_atomic_u32
+        workers_total; /* [monitor: write] [any: read]  with spares, up to WF_WORKERS_MAX */
 
     /* [any: add] */
     alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) searching;
 
-    /* [any: or, and]  bit i of word i / 64: worker i sleeps. */
+    /* [any: or, and]  Bit i % 64 of word i / 64: worker i is asleep. */
     alignas(WF_CACHE_LINE) WF_ATOMIC(uint64_t) asleep[WF_IDLE_WORDS];
 
     WF_ATOMIC(uint64_t) lost_wakeups; /* [any: add]  see WF_PARK_TIMEOUT_NS */
 
-    /* See wf_idle_pause. */
-    alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) heeding; /* [any: add]  workers that may pause */
-    WF_ATOMIC(uint32_t) paused;                         /* [any: add]  workers that do */
-    wf_atomic_u32 arrivals; /* [any: add]  a futex: what came while somebody heeded it */
+    /* For searchers in steal backoff: see wf_idle_backoff_wait. */
+    alignas(WF_CACHE_LINE)
+        WF_ATOMIC(uint32_t) external_trackers; /* [any: add]  workers that may back off */
+    WF_ATOMIC(uint32_t) backing_off;           /* [any: add]  workers that do */
+    wf_atomic_u32 external_seq; /* [any: add]  a futex: external submissions, while tracked */
 };
 
-/* -EINVAL: no workers, or more than WF_WORKERS_MAX. */
+/* [opener]  No worker searches or sleeps.  -EINVAL: no workers, or more than WF_WORKERS_MAX. */
 int wf_idle_init(struct wf_idle *idle, unsigned workers);
 
-/* [monitor]  There are more of them from now on. */
-void wf_idle_grow(struct wf_idle *idle, unsigned seats);
+/* [monitor]  Sets the number of workers that exist, before the thread of a new one starts. */
+void wf_idle_grow(struct wf_idle *idle, unsigned workers_total);
 
-/* [owner]  Asks to search; false when half of the workers do already.  Who is refused goes to
- * sleep: those that search will call it. */
+/* [owner]  Makes the worker a searcher.  False: half of the workers search already; the caller goes
+ * to sleep, and the last searcher wakes it if there is more work. */
 bool wf_idle_begin_search(struct wf_idle *idle);
 
-/* [owner]  Stops to search, having found work.  True: it was the last, and must notify, because
- * what woke it may have been more than one piece of work. */
+/* [owner]  Stops searching.  True: it was the last searcher and must check all queues again,
+ * because submitters have skipped the wake-up while it searched. */
 bool wf_idle_end_search(struct wf_idle *idle);
 
-/* Looks at everything that could be work for the worker; called between announcement and sleep. */
+/* [owner]  The second check: true if any queue has work for the worker.  Called after the worker
+ * has set its bit and before it parks. */
 typedef bool (*wf_has_work_fn)(void *context);
 
-/* [owner]  As wf_parker_park, or with a driver as wf_parker_park_in; where the build looks for lost
- * wake-ups it counts one if there was work all the time and nobody came. */
+/* [owner, control thread]  Parks at the parker, or with a driver in wf_driver_park.  0: unparked;
+ * -ETIMEDOUT: returned without.  In builds that search for lost wake-ups (WF_PARK_TIMEOUT_NS) it
+ * counts one if work was queued for the whole time and no thread unparked the worker. */
 #ifdef WF_PARK_TIMEOUT_NS
 int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, struct wf_driver *driver,
                  wf_has_work_fn has_work, void *context, int64_t deadline_ns);
@@ -74,47 +80,50 @@ static inline int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker,
     (void)has_work;
     (void)context;
     return driver == NULL ? wf_parker_park(parker, deadline_ns)
-                          : wf_parker_park_in(parker, &driver->berth, deadline_ns);
+                          : wf_driver_park(driver, parker, deadline_ns);
 }
 #endif
 
-/* How a worker sleeps. */
+/* Parameters of wf_idle_sleep. */
 struct wf_sleep {
-    struct wf_parker *parker;
-    struct wf_driver *driver; /* in whose berth; NULL: at the parker */
+    struct wf_parker *parker; /* of the worker */
+    struct wf_driver *driver; /* in which the leader waits for I/O; NULL: waits at the parker */
     wf_has_work_fn has_work;
-    void *context;
+    void *context; /* for has_work */
     int64_t deadline_ns;
-    bool is_searching; /* it searched before */
+    bool is_searching; /* the worker is a searcher when it calls */
 };
 
-/* [owner]  Sleeps until claimed by a notifier, until the deadline, or until the driver has news;
- * does not sleep if has_work says so.  True: it comes back as a searcher. */
+/* [owner]  Sleeps until a waker claims the worker, until the deadline, or until the driver returns.
+ * Does not sleep if has_work returns true.  True: a waker claimed the worker, which is a searcher
+ * now.  False: it is none. */
 bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, const struct wf_sleep *sleep);
 
-/* [any]  After work was queued.  Gives the worker to unpark, which is claimed and counts as
- * searching from now on; -1: nobody sleeps, or a searcher will find it. */
+/* [any]  The submitter calls this after it has queued work.  Claims one sleeping worker, counts it
+ * as searching and returns its index: the caller must unpark it.  -1: a searcher will find the
+ * work, or no worker sleeps. */
 int wf_idle_notify(struct wf_idle *idle);
 
-/* [any]  Claims any sleeping worker, whether or not others search; -1: nobody sleeps. */
+/* [any]  Claims one sleeping worker, whether or not others search, and returns its index: the
+ * caller must unpark it.  -1: no worker sleeps.  The caller has issued the fence (sched.S1). */
 int wf_idle_claim(struct wf_idle *idle);
 
-/* [any]  Claims this worker if it sleeps: then the caller must unpark it.  After something was
- * queued that only this worker can take. */
+/* [any]  Claims this worker, for work that only it can take.  True: the caller must unpark it.
+ * False: it is awake, or another waker has claimed it. */
 bool wf_idle_claim_worker(struct wf_idle *idle, unsigned worker);
 
-/* [any]  Something was queued that does not come from those who work: ends every pause.  Before the
- * notify. */
-void wf_idle_arrive(struct wf_idle *idle);
-/* [owner]  From now on, until it is off again, arrivals are counted for it. */
-void wf_idle_heed(struct wf_idle *idle, bool is_on);
-/* [owner]  How many there were; to be asked before it looks at the queues. */
-uint32_t wf_idle_arrivals(struct wf_idle *idle);
-/* [owner, searching, heeding]  Leaves the queues alone until the deadline, or until there are more
- * arrivals than these. */
-void wf_idle_pause(struct wf_idle *idle, uint32_t arrivals, int64_t deadline_ns);
+/* [any]  The submitter of external work calls this after it has queued the work and before it
+ * notifies: ends the wait of every searcher that backs off. */
+void wf_idle_external(struct wf_idle *idle);
+/* [owner]  On: external submissions are counted, until the worker switches it off again. */
+void wf_idle_track_external(struct wf_idle *idle, bool is_on);
+/* [owner]  Number of external submissions counted so far.  Read before the queues are checked. */
+uint32_t wf_idle_external_seq(struct wf_idle *idle);
+/* [owner: a searcher that tracks external submissions]  Waits until the deadline, or until the
+ * number of external submissions is no longer external_seq. */
+void wf_idle_backoff_wait(struct wf_idle *idle, uint32_t external_seq, int64_t deadline_ns);
 
-/* [any]  Hints. */
+/* [any]  The number of searchers and of sleepers.  Hints: both may change at once. */
 unsigned wf_idle_searching(struct wf_idle *idle);
 unsigned wf_idle_asleep(struct wf_idle *idle);
 

@@ -2,33 +2,38 @@
 /*
  * sched/safepoint.c - stopping the world: every worker stands still between two tasks.
  *
- * The protocol, with W for a worker and S for whoever stops the world:
+ * Worker against stopper (sched.B1):
  *
- *   W enters: says that it is safe        S stops: says that all should stand still
- *             fence                                fence
- *             asked to?  then wakes S       S waits: until all have said that they are safe
- *   W leaves: says that it is not
- *             fence
- *             asked to?  then enters again, and sleeps until the world goes on
+ *   worker enters (wf_safe_enter)            stopper (wf_world_stop, wf_world_wait)
+ *   1 set is_safe                            1 set is_stopped
+ *   2 fence                                  2 fence
+ *   3 is_stopped: wake the stopper           3 wait until is_safe is set in all other workers
  *
- * (B1) Of the two fences one comes first: either the worker sees that it was asked, or S sees that
- * the worker is (not) safe.  A worker that sleeps is safe all the time, so a runtime in which
- * nobody runs stops at once.
+ *   worker leaves (wf_safe_leave)
+ *   1 clear is_safe
+ *   2 fence
+ *   3 is_stopped: enter again, sleep until
+ *     the world runs, go to 1
  *
- * The second half is about whose turn it is: one at a time, the others wait; who has stopped the
- * world may do so again and has to start it as often.
+ * One of the two fences comes first: either the worker sees is_stopped, or the stopper sees whether
+ * the worker is safe.  A worker that sleeps is safe all the time, so a runtime in which no worker
+ * runs stops at once.
+ *
+ * The second half of the file grants the turn to stop the world to one stopper at a time; the
+ * others wait in a queue.  The stopper may stop the world again, and must start it once for each
+ * stop.
  */
 #include <errno.h>
 
-#include "sched/sched.h"
+#include "sched/wait.h"
 
 /* ---- standing still ------------------------------------------------------------------------ */
 
 void wf_safe_enter(struct wf_world *world, struct wf_safe *safe)
 {
-    /* release: what the worker did is seen by S, which reads it with acquire. */
+    /* release: pairs with the stopper's acquire, which sees what the worker did */
     wf_store_release(&safe->is_safe, 1);
-    wf_fence_seq_cst(); /* (B1) */
+    wf_fence_seq_cst(); /* (sched.B1) */
     if (wf_load_relaxed(&world->is_stopped) != 0) {
         wf_parker_unpark(&world->stopper);
     }
@@ -36,10 +41,10 @@ void wf_safe_enter(struct wf_world *world, struct wf_safe *safe)
 
 void wf_safe_leave(struct wf_world *world, struct wf_safe *safe)
 {
-    for (;;) {                               /* Each turn is one stop of the world. */
+    for (;;) { /* repeats after each park: the world may still be stopped, or stopped again */
         wf_store_relaxed(&safe->is_safe, 0); /* relaxed: the fence orders it */
-        wf_fence_seq_cst();                  /* (B1) */
-        /* acquire: pairs with the start; what was done meanwhile is seen. */
+        wf_fence_seq_cst();                  /* (sched.B1), (sched.M3) */
+        /* acquire: pairs with wf_world_start; the worker sees what the stopper did */
         if (wf_load_acquire(&world->is_stopped) == 0) {
             return;
         }
@@ -51,13 +56,14 @@ void wf_safe_leave(struct wf_world *world, struct wf_safe *safe)
 void wf_world_stop(struct wf_world *world)
 {
     wf_store_relaxed(&world->is_stopped, 1); /* relaxed: the fence orders it */
-    wf_fence_seq_cst();                      /* (B1) */
+    wf_fence_seq_cst();                      /* (sched.B1) */
 }
 
 void wf_world_wait(struct wf_world *world, struct wf_safe *const *workers, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        /* acquire: what the worker did before.  Who enters after we looked wakes us. */
+        /* acquire: what the worker did before.  A worker that enters after this load wakes the
+         * stopper (sched.B1). */
         while (workers[i] != NULL && wf_load_acquire(&workers[i]->is_safe) == 0) {
             (void)wf_parker_park(&world->stopper, WF_FOREVER);
         }
@@ -66,7 +72,7 @@ void wf_world_wait(struct wf_world *world, struct wf_safe *const *workers, unsig
 
 void wf_world_start(struct wf_world *world, struct wf_safe *const *workers, unsigned count)
 {
-    wf_store_release(&world->is_stopped, 0); /* release: what was done meanwhile */
+    wf_store_release(&world->is_stopped, 0); /* release: what the stopper did */
     for (unsigned i = 0; i < count; i++) {
         if (workers[i] != NULL) {
             wf_parker_unpark(&workers[i]->parker);
@@ -74,119 +80,122 @@ void wf_world_start(struct wf_world *world, struct wf_safe *const *workers, unsi
     }
 }
 
-/* ---- whose turn it is ---------------------------------------------------------------------- */
+/* ---- turns of stoppers --------------------------------------------------------------------- */
 
-/* Who waits for the turn. */
+/* A stopper that wants the turn, in its frame. */
 struct turn {
-    struct wf_list link; /* [lock] */
+    struct wf_abandon_hook hook;
+    weft_runtime *runtime; /* [const] */
+    struct wf_list link;   /* [lock] */
     struct wf_waiter waiter;
-    const void *who;
-    bool is_granted; /* [lock] */
+    const void *stopper; /* [const]  see stopper_identity */
+    bool is_granted;     /* [lock] */
 };
 
-/* The caller, as something that can be compared. */
-static const void *caller(struct weft_task *self)
+/* [any]  An address that identifies the calling task, or the calling thread outside of tasks. */
+static const void *stopper_identity(struct weft_task *self)
 {
     static _Thread_local char thread;
-    return self != NULL ? (const void *)self : (const void *)wf_of_thread(&thread);
+    return self != NULL ? (const void *)self : (const void *)wf_tls(&thread);
 }
 
-/* [any]  Until the world is the caller's to stop; 0: it is the first stop of it. */
-static unsigned take_turn(weft_runtime *runtime, struct weft_task *self, const void *who)
+/* [locked world_turn.lock]  Grants the turn to the stopper that has waited longest. */
+static void world_grant_turn_locked(weft_runtime *runtime)
 {
-    struct turn turn = {.who = who};
-    wf_waiter_init(&turn.waiter, self);
-    wf_lock_acquire(&runtime->world_lock);
-    if (runtime->world_owner == NULL || runtime->world_owner == who) {
-        runtime->world_owner = who;
-        turn.is_granted = true;
-    } else {
-        wf_list_push_back(&runtime->world_waiters, &turn.link);
-        wf_lock_release(&runtime->world_lock);
-        if (self != NULL) {
-            wf_wait_begin(self, WEFT_WAIT_WORLD, runtime);
-        }
-        for (bool is_granted = false; !is_granted;) { /* whoever has it gives it back */
-            wf_waiter_wait(&turn.waiter);
-            wf_lock_acquire(&runtime->world_lock);
-            is_granted = turn.is_granted;
-            wf_lock_release(&runtime->world_lock);
-        }
-        if (self != NULL) {
-            wf_wait_end(self);
-        }
-        wf_lock_acquire(&runtime->world_lock);
-    }
-    unsigned depth = runtime->world_depth++;
-    wf_lock_release(&runtime->world_lock);
-    return depth;
-}
-
-/* [locked world_lock]  Hands the turn to who waits for it longest. */
-static void give_turn_locked(weft_runtime *runtime)
-{
-    struct wf_list *first = wf_list_pop_front(&runtime->world_waiters);
-    runtime->world_owner = NULL;
+    struct wf_list *first = wf_list_pop_front(&runtime->world_turn.waiters);
+    runtime->world_turn.owner = NULL;
     if (first != NULL) {
         struct turn *turn = wf_container_of(first, struct turn, link);
-        runtime->world_owner = turn->who;
+        runtime->world_turn.owner = turn->stopper;
         turn->is_granted = true;
         wf_waiter_wake(&turn->waiter);
     }
 }
 
-/* [stopper, locked world_lock] */
-static void start_locked(weft_runtime *runtime)
+/* [closer]  The task waits for its turn, in another runtime, and never runs again. */
+static void turn_abandon(struct wf_abandon_hook *hook)
 {
-    wf_world_start(&runtime->world, runtime->safes, wf_seats(runtime));
-    give_turn_locked(runtime);
+    struct turn *turn = wf_container_of(hook, struct turn, hook);
+    weft_runtime *runtime = turn->runtime;
+    WF_REACHED("safepoint.turn_abandoned");
+    wf_lock_acquire(&runtime->world_turn.lock);
+    if (turn->is_granted) {
+        world_grant_turn_locked(runtime);
+    } else {
+        wf_list_remove(&turn->link);
+    }
+    wf_lock_release(&runtime->world_turn.lock);
 }
 
-void wf_world_forget(struct weft_task *task)
+/* [any]  Waits for the turn; a task suspends.  Returns the number of stops of this stopper that are
+ * in effect already. */
+static unsigned world_take_turn(weft_runtime *runtime, struct weft_task *self, const void *stopper)
 {
-    /* relaxed: nobody runs it */
-    weft_runtime *runtime = (weft_runtime *)wf_load_relaxed(&task->wait_object);
-    wf_lock_acquire(&runtime->world_lock);
-    if (runtime->world_owner == task) {
-        give_turn_locked(runtime); /* it was its turn, and it never learnt of it */
-    }
-    struct wf_list *link = runtime->world_waiters.next;
-    while (link != &runtime->world_waiters) {
-        struct turn *turn = wf_container_of(link, struct turn, link);
-        link = link->next;
-        if (turn->waiter.task == task) {
-            wf_list_remove(&turn->link);
+    struct turn turn = {.hook = {.abandon = turn_abandon}, .runtime = runtime, .stopper = stopper};
+    wf_waiter_init(&turn.waiter, self);
+    wf_lock_acquire(&runtime->world_turn.lock);
+    if (runtime->world_turn.owner == NULL || runtime->world_turn.owner == stopper) {
+        runtime->world_turn.owner = stopper;
+        turn.is_granted = true;
+    } else {
+        wf_list_push_back(&runtime->world_turn.waiters, &turn.link);
+        wf_lock_release(&runtime->world_turn.lock);
+        if (self != NULL) {
+            wf_abandon_hook_enter(self, &turn.hook);
+            wf_wait_begin(self, WEFT_WAIT_WORLD, runtime);
         }
+        for (bool is_granted = false; !is_granted;) { /* ends: each stopper starts the world */
+            wf_waiter_wait(&turn.waiter);
+            wf_lock_acquire(&runtime->world_turn.lock);
+            is_granted = turn.is_granted;
+            wf_lock_release(&runtime->world_turn.lock);
+        }
+        if (self != NULL) {
+            wf_wait_end(self);
+            wf_abandon_hook_remove(self, &turn.hook);
+        }
+        wf_lock_acquire(&runtime->world_turn.lock);
     }
-    wf_lock_release(&runtime->world_lock);
+    unsigned depth = runtime->world_turn.depth++;
+    wf_lock_release(&runtime->world_turn.lock);
+    return depth;
 }
 
-/* The safepoints of all workers but that of the caller, whose worker is not standing still. */
-static void others(weft_runtime *runtime, struct wf_safe **out)
+/* [stopper, locked world_turn.lock] */
+static void world_start_locked(weft_runtime *runtime)
+{
+    wf_world_start(&runtime->world, runtime->safes, wf_worker_total(runtime));
+    world_grant_turn_locked(runtime);
+}
+
+/* [stopper]  Collects the safepoints of all workers.  The entry of the caller's own worker, which
+ * does not stand still, is NULL. */
+static void collect_safes(weft_runtime *runtime, struct wf_safe **out)
 {
     struct wf_worker *worker = wf_worker_self();
-    for (unsigned i = 0; i < wf_seats(runtime); i++) {
+    for (unsigned i = 0; i < wf_worker_total(runtime); i++) {
         out[i] = worker == &runtime->workers[i] ? NULL : &runtime->workers[i].safe;
     }
 }
 
 bool wf_world_try_stop(weft_runtime *runtime)
 {
-    wf_lock_acquire(&runtime->world_lock);
-    const bool is_free = runtime->world_owner == NULL;
+    wf_lock_acquire(&runtime->world_turn.lock);
+    const bool is_free = runtime->world_turn.owner == NULL;
     if (is_free) {
-        runtime->world_owner = runtime; /* no caller of the functions below is that */
+        runtime->world_turn.owner = runtime; /* equals no stopper_identity */
     }
-    wf_lock_release(&runtime->world_lock);
+    wf_lock_release(&runtime->world_turn.lock);
     if (!is_free) {
         return false;
     }
     wf_world_stop(&runtime->world);
-    others(runtime, runtime->safes); /* ours until the world starts again */
+    collect_safes(runtime, runtime->safes); /* the stopper's until the world starts */
     bool is_still = true;
-    for (unsigned i = 0; i < wf_seats(runtime) && is_still; i++) {
+    for (unsigned i = 0; i < wf_worker_total(runtime) && is_still; i++) {
         const struct wf_safe *safe = runtime->safes[i];
-        is_still = safe == NULL || wf_load_acquire(&safe->is_safe) != 0; /* (B1), as in wait */
+        /* (sched.B1) acquire: what the worker did before */
+        is_still = safe == NULL || wf_load_acquire(&safe->is_safe) != 0;
     }
     if (!is_still) {
         wf_world_resume(runtime);
@@ -196,9 +205,9 @@ bool wf_world_try_stop(weft_runtime *runtime)
 
 void wf_world_resume(weft_runtime *runtime)
 {
-    wf_lock_acquire(&runtime->world_lock);
-    start_locked(runtime);
-    wf_lock_release(&runtime->world_lock);
+    wf_lock_acquire(&runtime->world_turn.lock);
+    world_start_locked(runtime);
+    wf_lock_release(&runtime->world_turn.lock);
 }
 
 int weft_stop_the_world(weft_runtime *runtime)
@@ -210,21 +219,22 @@ int weft_stop_the_world(weft_runtime *runtime)
         return -EPERM;
     }
     struct weft_task *self = wf_task_self();
-    if (take_turn(runtime, self, caller(self)) > 0) {
+    if (world_take_turn(runtime, self, stopper_identity(self)) > 0) {
         return 0;
     }
     int64_t began = wf_clock_now();
     struct wf_worker *worker = wf_worker_self();
     const bool is_ours = self != NULL && worker->runtime == runtime;
-    wf_store_relaxed(&runtime->stopper, is_ours ? worker : NULL); /* relaxed: see the loop */
+    /* relaxed: only this worker's thread compares it with this worker (worker.c) */
+    wf_store_relaxed(&runtime->world_turn.worker, is_ours ? worker : NULL);
     wf_world_stop(&runtime->world);
-    others(runtime, runtime->safes); /* ours until the world starts again */
-    wf_world_wait(&runtime->world, runtime->safes, wf_seats(runtime));
+    collect_safes(runtime, runtime->safes); /* the stopper's until the world starts */
+    wf_world_wait(&runtime->world, runtime->safes, wf_worker_total(runtime));
     uint64_t took = (uint64_t)(wf_clock_now() - began);
-    wf_counter_add(&runtime->stops, 1);
-    wf_counter_add(&runtime->stop_ns_total, took);
-    if (took > wf_counter_read(&runtime->stop_ns_max)) {
-        wf_store_relaxed(&runtime->stop_ns_max, took); /* relaxed: others only look */
+    wf_counter_add(&runtime->world_stats.stops, 1);
+    wf_counter_add(&runtime->world_stats.ns_total, took);
+    if (took > wf_counter_read(&runtime->world_stats.ns_max)) {
+        wf_store_relaxed(&runtime->world_stats.ns_max, took); /* relaxed: a statistic */
     }
     return 0;
 }
@@ -235,15 +245,15 @@ int weft_start_the_world(weft_runtime *runtime)
         return -EINVAL;
     }
     struct weft_task *self = wf_task_self();
-    wf_lock_acquire(&runtime->world_lock);
-    if (runtime->world_owner != caller(self)) {
-        wf_lock_release(&runtime->world_lock);
+    wf_lock_acquire(&runtime->world_turn.lock);
+    if (runtime->world_turn.owner != stopper_identity(self)) {
+        wf_lock_release(&runtime->world_turn.lock);
         return -EPERM;
     }
-    if (--runtime->world_depth == 0) {
-        wf_store_relaxed(&runtime->stopper, NULL); /* relaxed: see the loop */
-        start_locked(runtime);
+    if (--runtime->world_turn.depth == 0) {
+        wf_store_relaxed(&runtime->world_turn.worker, NULL); /* relaxed: as in the stop */
+        world_start_locked(runtime);
     }
-    wf_lock_release(&runtime->world_lock);
+    wf_lock_release(&runtime->world_turn.lock);
     return 0;
 }

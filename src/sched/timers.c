@@ -1,36 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/timers.c - tasks that are woken at a point in time.
+ * sched/timers.c - timers that wake tasks.
  *
- * Each worker has a wheel of its own, so that tasks which set and clear alarms, mostly without ever
- * being woken by them, meet nobody.  An alarm stays in the wheel in which it was set, wherever its
- * task goes; the wheel's lock is for those who clear it from elsewhere and for whoever looks.
+ * Each worker has a timing wheel, so tasks that set and cancel timers, most of which never expire,
+ * do not contend with other workers.  A timer stays in the wheel in which it was set, wherever its
+ * task runs later.  The wheel's lock is for tasks that cancel from another worker, and for the
+ * thread that expires timers.
  *
- * When it is time to look is one number for all wheels, `next_ns` of the runtime.  Every worker
- * compares it when it looks at the clock, every few turns; and if somebody sleeps, one of the
- * sleepers is the watcher, who sleeps no longer than that.  So alarms are on time whether all are
- * busy with short turns, or all but one sleep, or nobody has anything to do.  If every worker is
- * inside of one long turn, a spare comes (monitor.c).
+ * `next_ns` of the runtime is one number for all wheels: when wf_timers_look is due.  Every worker
+ * compares it with the clock every few ticks.  If workers sleep, one of the sleepers is the leader,
+ * which sleeps no longer than that.  So timers are on time if all workers are busy with short
+ * slices, if one is busy and the others sleep, and if all sleep.  If every worker is in one long
+ * slice, the monitor starts a spare (monitor.c).
  *
- * Who finds that it is time takes the number away, so that others do not come for the same reason,
- * looks at all wheels, and puts back the least time it found.  Against somebody who sets an alarm
- * meanwhile (A1):
+ * The thread that finds next_ns due takes it (sets it to WF_FOREVER), so that no other thread comes
+ * for the same reason.  It expires the timers of all wheels and publishes the earliest time left.
+ * Setting a timer against that (sched.A1):
  *
- *   set:   next_ns of the wheel, fence, reads the number     it is not later: nothing to do
- *   look:  takes the number, fence, reads next_ns of all wheels
+ *   the task that sets a timer               the thread that expires timers
+ *   1 lower next_ns of its wheel             1 take next_ns of the runtime
+ *   2 fence                                  2 fence
+ *   3 next_ns of the runtime is not later:   3 read next_ns of all wheels, expire what is due
+ *     done; else lower it                    4 lower next_ns of the runtime to the earliest
  *
- * Either the look finds the new alarm, or who sets it finds the number gone, and writes it.  And
- * whoever makes the number less, against a watcher that is about to sleep for longer (A2):
+ * If the task's fence comes first, the other thread sees the timer in step 3.  If it comes second,
+ * the task finds next_ns taken, and lowers it.
  *
- *   publish:  lowers the number, fence, reads until when the watcher sleeps: too long, calls it
- *   watcher:  writes until when it sleeps, fence, reads the number: it is less, so does not sleep
+ * Lowering next_ns against a leader that is about to sleep (sched.A2):
  *
- * The number is never later than the first alarm, but may be too early: an alarm that was cleared
- * does not raise it.  Then a look finds nothing, and corrects it.
+ *   publisher (timers_publish)               leader
+ *   1 lower next_ns                          1 store until_ns, the end of its sleep
+ *   2 fence                                  2 fence
+ *   3 until_ns is later: wake the leader     3 next_ns is earlier: do not sleep
+ *
+ * One of the two sees what the other stored.
+ *
+ * Invariant: next_ns of the runtime, unless a thread has just taken it, is not later than the first
+ * timer.  It may be earlier: cancelling a timer does not raise it.  Then the next wf_timers_look
+ * finds nothing due and corrects it.
+ *
+ * tests/model/model_timers.c runs both protocols in every order.
  */
-#include "sched/sched.h"
+#include "sched/ready.h"
 
-/* Tasks that a look wakes at once, without the lock. */
+/* Tasks that are woken in one batch, after the lock is released. */
 #define WAKES_MAX 64u
 
 void wf_timers_init(struct wf_timers *timers, int64_t now_ns)
@@ -41,81 +54,74 @@ void wf_timers_init(struct wf_timers *timers, int64_t now_ns)
     wf_store_relaxed(&timers->next_ns, WF_FOREVER); /* relaxed: not published yet */
 }
 
-void wf_hours_init(struct wf_hours *hours)
+void wf_timer_summary_init(struct wf_timer_summary *timer_summary)
 {
     /* All relaxed: not published yet. */
-    wf_store_relaxed(&hours->next_ns, WF_FOREVER);
-    wf_store_relaxed(&hours->until_ns, 0);
+    wf_store_relaxed(&timer_summary->next_ns, WF_FOREVER);
+    wf_store_relaxed(&timer_summary->until_ns, 0);
 }
 
-/* [any]  Whether workers may sleep without a watcher while others work: there is nothing that they
- * could take from them, so they watch only while there is an alarm. */
-static bool may_nobody_watch(const weft_runtime *runtime)
+/* [any]  Makes wf_timers_look due at this time, at the latest. */
+static void timers_publish(weft_runtime *runtime, int64_t at_ns)
 {
-    return runtime->reactor == NULL &&
-           (runtime->options.no_steal || runtime->options.order != WEFT_ORDER_FAIR);
-}
-
-/* [any]  Somebody has to look at this time, at the latest. */
-static void publish(weft_runtime *runtime, int64_t at_ns)
-{
-    struct wf_hours *hours = &runtime->hours;
-    int64_t next_ns = wf_load_relaxed(&hours->next_ns); /* relaxed: (A1), (A2) */
-    do {                                                /* ends: each turn it is less, or ours */
+    struct wf_timer_summary *timer_summary = &runtime->timer_summary;
+    int64_t next_ns =
+        wf_load_relaxed(&timer_summary->next_ns); /* relaxed: (sched.A1), (sched.A2) */
+    do { /* ends: each lost CAS has lowered it, or a thread has taken it */
         if (next_ns <= at_ns) {
-            return; /* who made it so has called the watcher */
+            return; /* the publisher of that time has woken the leader */
         }
-    } while (!wf_cas_relaxed(&hours->next_ns, &next_ns, at_ns));
-    wf_fence_seq_cst();                                         /* (A2) */
-    const int64_t until_ns = wf_load_relaxed(&hours->until_ns); /* relaxed: (A2) */
-    if (until_ns > at_ns || (until_ns == 0 && may_nobody_watch(runtime))) {
-        runtime->policy->hurry(runtime);
+    } while (!wf_cas_relaxed(&timer_summary->next_ns, &next_ns, at_ns));
+    wf_fence_seq_cst();                                                 /* (sched.A2) */
+    const int64_t until_ns = wf_load_relaxed(&timer_summary->until_ns); /* relaxed: (sched.A2) */
+    if (until_ns > at_ns || (until_ns == 0 && timer_summary->is_leader_optional)) {
+        runtime->policy->wake_leader(runtime);
     }
 }
 
-/* ---- alarms -------------------------------------------------------------------------------- */
+/* ---- setting and cancelling ---------------------------------------------------------------- */
 
-void wf_alarm_set(struct wf_alarm *alarm, struct weft_task *self, int64_t at_ns)
+void wf_task_timer_set(struct wf_task_timer *task_timer, struct weft_task *self, int64_t at_ns)
 {
     struct wf_worker *worker = wf_worker_self();
     struct wf_timers *timers = &worker->timers;
-    WEFT_ASSERT(alarm->timer.place == 0);
-    wf_timer_init(&alarm->timer);
-    alarm->timer.place = (uint16_t)(worker->index + 1);
-    alarm->task = self;
+    WEFT_ASSERT(task_timer->timer.place == 0);
+    wf_timer_init(&task_timer->timer);
+    task_timer->timer.place = (uint16_t)(worker->index + 1);
+    task_timer->task = self;
     wf_lock_acquire(&timers->lock);
-    wf_wheel_arm(&timers->wheel, &alarm->timer, at_ns);
-    const int64_t due_ns = wf_timer_due_ns(&alarm->timer);
-    if (due_ns < wf_load_relaxed(&timers->next_ns)) { /* relaxed: the lock's */
-        wf_store_relaxed(&timers->next_ns, due_ns);   /* relaxed: (A1) */
+    wf_wheel_arm(&timers->wheel, &task_timer->timer, at_ns);
+    const int64_t due_ns = wf_timer_due_ns(&task_timer->timer);
+    if (due_ns < wf_load_relaxed(&timers->next_ns)) { /* relaxed: the lock orders it */
+        wf_store_relaxed(&timers->next_ns, due_ns);   /* relaxed: (sched.A1) */
     }
     wf_lock_release(&timers->lock);
-    wf_fence_seq_cst(); /* (A1) */
-    publish(worker->runtime, due_ns);
-    if (worker->is_rested) {
-        wf_steal_need_watcher(worker); /* all others may sleep, for ever */
+    wf_fence_seq_cst(); /* (sched.A1) */
+    timers_publish(worker->runtime, due_ns);
+    if (worker->leader.may_be_needed) {
+        wf_leader_needed(worker); /* all other workers may sleep without a leader */
     }
 }
 
-void wf_alarm_clear(struct wf_alarm *alarm)
+void wf_task_timer_clear(struct wf_task_timer *task_timer)
 {
-    if (alarm->timer.place == 0) {
+    if (task_timer->timer.place == 0) {
         return;
     }
-    weft_runtime *runtime = alarm->task->pool->runtime;
-    struct wf_timers *timers = &runtime->workers[alarm->timer.place - 1].timers;
+    weft_runtime *runtime = task_timer->task->pool->runtime;
+    struct wf_timers *timers = &runtime->workers[task_timer->timer.place - 1].timers;
     wf_lock_acquire(&timers->lock);
-    if (!wf_wheel_disarm(&timers->wheel, &alarm->timer)) {
-        wf_list_remove(&alarm->timer.link); /* out of `due`, if it is there */
+    if (!wf_wheel_disarm(&timers->wheel, &task_timer->timer)) {
+        wf_list_remove(&task_timer->timer.link); /* from `due`, if it is there */
     }
     wf_lock_release(&timers->lock);
-    alarm->timer.place = 0;
+    task_timer->timer.place = 0;
 }
 
 bool wf_timers_are_set(weft_runtime *runtime)
 {
     bool is_any = false;
-    for (unsigned i = 0; i < wf_seats(runtime) && !is_any; i++) {
+    for (unsigned i = 0; i < wf_worker_total(runtime) && !is_any; i++) {
         struct wf_timers *timers = &runtime->workers[i].timers;
         wf_lock_acquire(&timers->lock);
         is_any = timers->wheel.count > 0 || !wf_list_is_empty(&timers->due);
@@ -124,11 +130,12 @@ bool wf_timers_are_set(weft_runtime *runtime)
     return is_any;
 }
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- expiring ------------------------------------------------------------------------------ */
 
-/* Takes some of those whose time has come.  Their tasks may be gone when they are woken: that is a
- * wake without a reason for whoever has the memory then. */
-static unsigned take_due(struct wf_timers *timers, int64_t now_ns, struct weft_task **tasks)
+/* [worker, control thread]  Takes up to WAKES_MAX expired timers of a wheel, gives their tasks.  A
+ * task may have ended before it is woken: then the wake is a spurious wake of the task that uses
+ * its memory. */
+static unsigned timers_take_due(struct wf_timers *timers, int64_t now_ns, struct weft_task **tasks)
 {
     unsigned count = 0;
     wf_lock_acquire(&timers->lock);
@@ -136,21 +143,21 @@ static unsigned take_due(struct wf_timers *timers, int64_t now_ns, struct weft_t
     while (count < WAKES_MAX && !wf_list_is_empty(&timers->due)) {
         struct wf_timer *timer =
             wf_container_of(wf_list_pop_front(&timers->due), struct wf_timer, link);
-        tasks[count++] = wf_container_of(timer, struct wf_alarm, timer)->task;
+        tasks[count++] = wf_container_of(timer, struct wf_task_timer, timer)->task;
     }
-    wf_store_relaxed(&timers->next_ns, wf_wheel_next_ns(&timers->wheel)); /* relaxed: (A1) */
+    wf_store_relaxed(&timers->next_ns, wf_wheel_next_ns(&timers->wheel)); /* relaxed: (sched.A1) */
     wf_counter_add(&timers->fired, count);
     wf_lock_release(&timers->lock);
     return count;
 }
 
-/* [worker, control thread]  All whose time has come, of one wheel. */
-static void wake_due(struct wf_worker *worker, struct wf_timers *timers, int64_t now_ns)
+/* [worker, control thread]  Wakes the tasks of all expired timers of one wheel. */
+static void timers_wake_due(struct wf_worker *worker, struct wf_timers *timers, int64_t now_ns)
 {
     struct weft_task *tasks[WAKES_MAX];
     unsigned count;
-    do { /* ends: time stands still, so no more of them become due */
-        count = take_due(timers, now_ns, tasks);
+    do { /* ends: now_ns does not change, so no more timers expire */
+        count = timers_take_due(timers, now_ns, tasks);
         for (unsigned i = 0; i < count; i++) {
             wf_task_wake_on(worker, tasks[i]);
         }
@@ -159,42 +166,43 @@ static void wake_due(struct wf_worker *worker, struct wf_timers *timers, int64_t
 
 void wf_timers_look(weft_runtime *runtime, struct wf_worker *worker, int64_t now_ns)
 {
-    struct wf_hours *hours = &runtime->hours;
-    int64_t next_ns = wf_load_relaxed(&hours->next_ns); /* relaxed: the CAS decides */
-    if (next_ns > now_ns || !wf_cas_relaxed(&hours->next_ns, &next_ns, WF_FOREVER)) {
-        return; /* another one looks, or it changed: then it is looked at soon again */
+    struct wf_timer_summary *timer_summary = &runtime->timer_summary;
+    int64_t next_ns = wf_load_relaxed(&timer_summary->next_ns); /* relaxed: the CAS decides */
+    if (next_ns > now_ns || !wf_cas_relaxed(&timer_summary->next_ns, &next_ns, WF_FOREVER)) {
+        return; /* nothing is due, or another thread took it, or lowered it: checked again soon */
     }
-    wf_fence_seq_cst(); /* (A1) */
+    wf_fence_seq_cst(); /* (sched.A1) */
     int64_t least_ns = WF_FOREVER;
-    for (unsigned i = 0; i < wf_seats(runtime); i++) {
+    for (unsigned i = 0; i < wf_worker_total(runtime); i++) {
         struct wf_timers *timers = &runtime->workers[i].timers;
-        if (wf_load_relaxed(&timers->next_ns) <= now_ns) { /* relaxed: (A1) */
-            wake_due(worker, timers, now_ns);
+        if (wf_load_relaxed(&timers->next_ns) <= now_ns) { /* relaxed: (sched.A1) */
+            timers_wake_due(worker, timers, now_ns);
         }
         int64_t at_ns = wf_load_relaxed(&timers->next_ns);
         least_ns = at_ns < least_ns ? at_ns : least_ns;
     }
     if (least_ns != WF_FOREVER) {
-        publish(runtime, least_ns);
+        timers_publish(runtime, least_ns);
     }
 }
 
 int64_t wf_timers_next(const weft_runtime *runtime)
 {
-    return wf_load_relaxed(&runtime->hours.next_ns); /* relaxed: (A2), or a hint */
+    return wf_load_relaxed(&runtime->timer_summary.next_ns); /* relaxed: (sched.A2), or a hint */
 }
 
-/* ---- watching ------------------------------------------------------------------------------ */
+/* ---- the leader ---------------------------------------------------------------------------- */
 
-void wf_timers_watch(weft_runtime *runtime, uint32_t watcher, int64_t until_ns)
+void wf_timers_set_leader(weft_runtime *runtime, uint32_t leader, int64_t until_ns)
 {
-    /* Both relaxed: (A2); with a `watcher` that is not the one who wrote `until_ns`, the newer one
-     * sees the number by itself, since it sleeps later. */
-    wf_store_relaxed(&runtime->hours.watcher, watcher);
-    wf_store_relaxed(&runtime->hours.until_ns, until_ns);
+    /* Both relaxed: (sched.A2).  A publisher may read the index of an earlier leader together with
+     * the until_ns of the present one.  The present leader announces its sleep later, and sees
+     * next_ns itself. */
+    wf_store_relaxed(&runtime->timer_summary.leader, leader);
+    wf_store_relaxed(&runtime->timer_summary.until_ns, until_ns);
 }
 
-void wf_timers_unwatch(weft_runtime *runtime)
+void wf_timers_clear_leader(weft_runtime *runtime)
 {
-    wf_store_relaxed(&runtime->hours.until_ns, 0); /* relaxed: it is awake, and will look */
+    wf_store_relaxed(&runtime->timer_summary.until_ns, 0); /* relaxed: it checks next_ns itself */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/timers.h - tasks that are woken at a point in time: a part of sched.h, see timers.c.
+ * sched/timers.h - timers that wake tasks: see timers.c.
  */
 #ifndef WF_SCHED_TIMERS_H
 #define WF_SCHED_TIMERS_H
@@ -12,51 +12,50 @@
 
 #include "base/base.h"
 #include "os/os.h"
+#include "task/task.h"
 #include "time/time.h"
 
 struct wf_worker;
 
-/* What tasks of one worker wait for the time of; see timers.c. */
+/* The timers set on one worker. */
 struct wf_timers {
     struct wf_lock lock;
     struct wf_wheel wheel;      /* [lock] */
-    struct wf_list due;         /* [lock]  out of the wheel, but nobody was woken yet */
-    WF_ATOMIC(int64_t) next_ns; /* [lock: write] [any: read]  not after its first timer */
-    WF_ATOMIC(uint64_t) fired;  /* [lock: write] [any: read]  whose time has come */
+    struct wf_list due;         /* [lock]  expired timers whose tasks are not woken yet */
+    WF_ATOMIC(int64_t) next_ns; /* [lock: write] [any: read]  not later than its first timer */
+    WF_ATOMIC(uint64_t) fired;  /* [lock: write] [any: read]  timers that expired */
 };
 
-/* Wakes a task at a point in time.  `place` of the timer is the worker in whose timers it is set,
- * plus 1; 0: it is not set.  [the task] */
-struct wf_alarm {
-    struct wf_timer timer;  /* [lock of the timers] */
-    struct weft_task *task; /* [const]  while it is set */
+/* The next expiry in a runtime, and until when its leader sleeps. */
+struct wf_timer_summary {
+    WF_ATOMIC(int64_t) next_ns;  /* [any: CAS]  not later than the first timer; WF_FOREVER: none */
+    WF_ATOMIC(int64_t) until_ns; /* [leader, control thread: write] [any: read]  0: no leader
+                                  * sleeps */
+    WF_ATOMIC(uint32_t) leader;  /* [leader, control thread: write] [any: read]  its index */
+    bool is_leader_optional;     /* [const]  only a timer or a driver needs a leader */
 };
 
-/* The time of a runtime. */
-struct wf_hours {
-    WF_ATOMIC(int64_t) next_ns;  /* [any: CAS]  when somebody has to look; WF_FOREVER: never */
-    WF_ATOMIC(int64_t) until_ns; /* [watcher: write]  how long it sleeps; 0: nobody does */
-    WF_ATOMIC(uint32_t) watcher; /* [watcher: write]  the worker */
-};
-
-/* Empty. */
+/* [opener, monitor]  No timer is set. */
 void wf_timers_init(struct wf_timers *timers, int64_t now_ns);
-void wf_hours_init(struct wf_hours *hours);
-/* [the task]  It is woken at this time, or soon after; not before. */
-void wf_alarm_set(struct wf_alarm *alarm, struct weft_task *self, int64_t at_ns);
-/* [the task, closer]  Nobody knows of the alarm any more; a wake may still come.  One
- * that is all zeros, or is not set, is left as it is. */
-void wf_alarm_clear(struct wf_alarm *alarm);
-/* [worker, control thread]  Wakes whom it is time for, if anybody.  `worker` is the
- * caller's; NULL: the control thread. */
+void wf_timer_summary_init(struct wf_timer_summary *timer_summary);
+/* [the task]  Sets the timer, which must not be set: it wakes the task at this time or soon after,
+ * not before. */
+void wf_task_timer_set(struct wf_task_timer *timer, struct weft_task *self, int64_t at_ns);
+/* [the task, closer]  Cancels the timer; its memory is the caller's again, and a wake that is on
+ * its way may still come.  Does nothing if the timer is not set, or all zeros. */
+void wf_task_timer_clear(struct wf_task_timer *timer);
+/* [worker, control thread]  Wakes the tasks of all timers that have expired.  `worker` is the
+ * caller's; NULL: the control thread.  Returns at once if no timer has, or another thread does it.
+ */
 void wf_timers_look(weft_runtime *runtime, struct wf_worker *worker, int64_t now_ns);
-/* [any]  Whether anybody will be woken by the time. */
+/* [any]  True: a timer is set, or has expired and its task is not woken yet. */
 bool wf_timers_are_set(weft_runtime *runtime);
-/* [any]  When somebody has to look; WF_FOREVER: there is nothing. */
+/* [any]  When wf_timers_look is due, at the latest; WF_FOREVER: no timer is set. */
 int64_t wf_timers_next(const weft_runtime *runtime);
-/* [watcher]  It sleeps until then, unless called by the policy's `hurry`. */
-void wf_timers_watch(weft_runtime *runtime, uint32_t watcher, int64_t until_ns);
-/* [watcher]  It does not any more. */
-void wf_timers_unwatch(weft_runtime *runtime);
+/* [leader, control thread]  Announces that the caller sleeps until then; the policy's wake_leader
+ * ends that sleep. */
+void wf_timers_set_leader(weft_runtime *runtime, uint32_t leader, int64_t until_ns);
+/* [leader, control thread]  The caller is awake. */
+void wf_timers_clear_leader(weft_runtime *runtime);
 
 #endif

@@ -1,36 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/wait.c - what a task waits for, and who may end its wait: wait records, cancelling,
- * shields, deadlines.
+ * sched/wait.c - wait records, and what ends a wait early: cancellation, shields, deadlines.
  *
- * Nothing suspends without a wait record: dumps, the report of deadlocks and cancelling read it.
- * Cancelling is a wake: the task looks whether it was asked to end, before each wait and after.
+ * No task suspends without a wait record.  Dumps and the report of deadlocks read it.  Cancelling a
+ * task wakes it: the task checks before each wait, and after, whether it was cancelled.
  *
- * The clock of a wait record is that of the worker, which is read every few turns: a dump shows the
- * age of a wait to about a millisecond, and a wait costs no look at the clock.
+ * The time in a wait record is the worker's copy of the clock, which the worker updates every few
+ * ticks.  So a dump shows the age of a wait to about a millisecond, and a wait does not read the
+ * clock.
  */
 #include <errno.h>
 
-#include "sched/sched.h"
+#include "sched/wait.h"
 
-bool wf_wait_is_for_task(uint32_t wait)
+int64_t wf_wait_limit_ns(struct weft_task *self, int64_t until_ns)
 {
-    return wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_TASKS || wait == WEFT_WAIT_SCOPE;
-}
-
-bool wf_wait_is_for_lock(uint32_t wait)
-{
-    return wait == WEFT_WAIT_MUTEX || wait == WEFT_WAIT_RWLOCK;
-}
-
-bool wf_wait_is_in_sync(uint32_t wait)
-{
-    return wait >= WEFT_WAIT_MUTEX && wait <= WEFT_WAIT_SELECT;
-}
-
-int64_t wf_wait_end_of(struct weft_task *self, int64_t until_ns)
-{
-    int64_t deadline = wf_load_relaxed(&self->deadline); /* relaxed: our own */
+    int64_t deadline = wf_load_relaxed(&self->deadline); /* relaxed: only the task writes it */
     if (deadline >= until_ns) {
         return until_ns;
     }
@@ -39,29 +24,25 @@ int64_t wf_wait_end_of(struct weft_task *self, int64_t until_ns)
     return view.shields == 0 ? deadline : until_ns;
 }
 
+void wf_wait_timer_set(struct weft_task *self, int64_t until_ns)
+{
+    until_ns = wf_wait_limit_ns(self, until_ns);
+    if (until_ns != WEFT_NEVER) {
+        self->is_timed = true;
+        wf_task_timer_set(&self->task_timer, self, until_ns);
+    }
+}
+
+void wf_wait_timer_clear(struct weft_task *self)
+{
+    self->is_timed = false;
+    wf_task_timer_clear(&self->task_timer);
+}
+
 void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void *object,
                          int64_t until_ns)
 {
-    struct wf_worker *worker = wf_worker_self();
-    WF_RULE(self->body != WF_BODY_POLL,
-            "a poll task waits: it has to give WEFT_PENDING, and to wait by a future");
-    wf_trace(worker->trace, WF_TRACE_WAIT, wf_task_id(self), (uint64_t)wait);
-    /* All relaxed: a record for those who look. */
-    wf_store_relaxed(&self->wait_object, (uintptr_t)object);
-    wf_store_relaxed(&self->wait_since, worker->now_ns);
-    bool is_task = wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_OUTER_TASK;
-    wf_store_relaxed(&self->wait_task_id, is_task ? wf_task_id(object) : 0);
-    wf_store_relaxed(&self->wait, (uint8_t)wait);
-    if (wf_wait_is_for_task(wait) || wf_wait_is_for_lock(wait)) {
-        wf_counter_add(&worker->counters.waits_for_task, 1);
-    } else if (wf_wait_is_in_sync(wait)) {
-        wf_counter_add(&worker->counters.waits_in_sync, 1);
-    }
-    until_ns = wf_wait_end_of(self, until_ns);
-    if (until_ns != WEFT_NEVER) {
-        self->is_timed = true;
-        wf_alarm_set(&self->alarm, self, until_ns);
-    }
+    wf_wait_begin_on(wf_worker_self(), self, wait, object, until_ns);
 }
 
 void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *object)
@@ -71,22 +52,13 @@ void wf_wait_begin(struct weft_task *self, enum weft_wait wait, const void *obje
 
 void wf_wait_end(struct weft_task *self)
 {
-    if (self->is_timed) { /* else its line of the cache may be left where it is */
-        self->is_timed = false;
-        wf_alarm_clear(&self->alarm);
-    }
-    const uint8_t wait = wf_load_relaxed(&self->wait); /* relaxed: our own */
-    if (wf_wait_is_for_task(wait) || wf_wait_is_for_lock(wait)) {
-        wf_counter_add(&wf_worker_self()->counters.waits_ended, 1);
-    } else if (wf_wait_is_in_sync(wait)) {
-        wf_counter_add(&wf_worker_self()->counters.sync_waits_ended, 1);
-    }
-    wf_store_relaxed(&self->wait, WEFT_WAIT_NOTHING); /* relaxed: as above */
+    /* relaxed: only the task writes it */
+    wf_wait_end_of_kind(self, (enum weft_wait)wf_load_relaxed(&self->wait));
 }
 
 int wf_task_interrupted(struct weft_task *self)
 {
-    int64_t deadline = wf_load_relaxed(&self->deadline); /* relaxed: our own */
+    int64_t deadline = wf_load_relaxed(&self->deadline); /* relaxed: only the task writes it */
     if (wf_state_is_cancelled(&self->state)) {
         return -ECANCELED;
     }
@@ -98,12 +70,30 @@ int wf_task_interrupted(struct weft_task *self)
     return view.shields == 0 ? -ETIMEDOUT : 0;
 }
 
-void wf_partings_forget(struct weft_task *task)
+static void undo_hook_abandon(struct wf_abandon_hook *hook)
 {
-    struct wf_parting *parting;
-    while ((parting = task->partings) != NULL) {
-        wf_parting_remove(task, parting); /* first: its memory may go with it */
-        parting->forget(parting);
+    const struct wf_undo_hook *undo_hook = wf_container_of(hook, struct wf_undo_hook, hook);
+    undo_hook->undo(undo_hook->arg);
+}
+
+void wf_undo_hook_add(struct wf_undo_hook *hook, void (*undo)(void *arg), void *arg)
+{
+    struct weft_task *self = wf_task_self();
+    *hook = (struct wf_undo_hook){
+        .hook = {.abandon = undo_hook_abandon},
+        .self = self != NULL && self->body != WF_BODY_POLL ? self : NULL,
+        .undo = undo,
+        .arg = arg,
+    };
+    if (hook->self != NULL) {
+        wf_abandon_hook_add(hook->self, &hook->hook);
+    }
+}
+
+void wf_undo_hook_remove(struct wf_undo_hook *hook)
+{
+    if (hook->self != NULL) {
+        wf_abandon_hook_remove(hook->self, &hook->hook);
     }
 }
 
@@ -120,7 +110,7 @@ void wf_waiter_wait(struct wf_waiter *waiter)
     if (waiter->task != NULL) {
         wf_task_suspend(waiter->task);
     } else {
-        (void)wf_parker_park(&waiter->parker, WF_FOREVER); /* without a deadline it is woken */
+        (void)wf_parker_park(&waiter->parker, WF_FOREVER); /* no deadline: it was woken */
     }
 }
 
@@ -140,7 +130,7 @@ int weft_cancel(weft_task *task)
     if (task == NULL) {
         return -EINVAL;
     }
-    WF_RULE(wf_is_live_handle(task), "weft_cancel of a handle that was given back");
+    WF_RULE(wf_is_live_handle(task), "weft_cancel: handle already released");
     wf_task_cancel(task);
     return 0;
 }
@@ -152,8 +142,9 @@ int weft_check(void)
         return 0;
     }
     struct wf_worker *worker = wf_worker_self();
-    if (wf_load_relaxed(&worker->is_asked) != 0) { /* relaxed: a request, early or late */
-        wf_store_relaxed(&worker->is_asked, 0);
+    /* relaxed: a hint, which the task may see late */
+    if (wf_load_relaxed(&worker->preempt.is_requested) != 0) {
+        wf_store_relaxed(&worker->preempt.is_requested, 0);
         wf_task_yield(self);
     } else {
         wf_task_spend(self);
@@ -176,8 +167,8 @@ weft_time weft_deadline(weft_time deadline)
     if (self == NULL) {
         return WEFT_NEVER;
     }
-    weft_time old = wf_load_relaxed(&self->deadline); /* relaxed: our own, others only look */
-    self->is_plain = false;
+    weft_time old = wf_load_relaxed(&self->deadline); /* relaxed: only the task writes it */
+    self->is_bare = false;
     wf_store_relaxed(&self->deadline, deadline);
     return old;
 }
@@ -202,7 +193,7 @@ int weft_pin(int on)
     if (self == NULL) {
         return -EPERM;
     }
-    uint16_t pins = wf_load_relaxed(&self->pins); /* relaxed: our own, others only look */
+    uint16_t pins = wf_load_relaxed(&self->pins); /* relaxed: only the task writes it */
     if (on == 0 && pins == 0) {
         return -EINVAL;
     }
@@ -211,8 +202,8 @@ int weft_pin(int on)
     }
     pins = (uint16_t)(on != 0 ? pins + 1 : pins - 1);
     wf_store_relaxed(&self->pins, pins);
-    self->is_plain = false;
+    self->is_bare = false;
     self->home = (uint16_t)wf_worker_self()->index;
-    self->is_special = pins > 0 || wf_load_relaxed(&self->priority) != WEFT_PRIORITY_NORMAL;
+    self->needs_slow_queue = pins > 0 || wf_load_relaxed(&self->priority) != WEFT_PRIORITY_NORMAL;
     return 0;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/barrier.c - so many come together, again and again.
+ * sync/barrier.c - a number of waiters that wait for each other, again and again.
  *
- * Everything happens under the lock of the queue: whoever comes as the last one needs nobody, so a
- * word of its own would save nothing to the others, who have to stand in the queue anyway.  Who
- * leaves without having met the others has not come: it is counted out in the same step.
+ * All steps are taken under the lock of the queue.  A state word of its own would save nothing: all
+ * waiters except the last must enter the queue anyway.  A waiter that leaves before the barrier
+ * opens has not arrived: it is subtracted in the same step.
  */
 #include <errno.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/sync.h"
 
 _Static_assert(sizeof(struct wf_barrier) <= sizeof(weft_barrier), "it fits");
@@ -19,15 +19,15 @@ static struct wf_barrier *barrier_of(weft_barrier *barrier)
     return (struct wf_barrier *)(void *)barrier;
 }
 
-/* [locked]  One that has come goes. */
-static void count_out(struct wf_wait_node *node)
+/* [locked]  A waiter that has arrived leaves. */
+static void barrier_left(struct wf_wait_node *node)
 {
     struct wf_barrier *barrier = wf_container_of(node->queue, struct wf_barrier, queue);
     wf_plain_store(&barrier->arrived, wf_plain_load(&barrier->arrived) - 1);
 }
 
-/* [locked]  All have come. */
-static void open_gate(struct wf_barrier *barrier, struct wf_wakes *wakes)
+/* [locked]  The last waiter has arrived: grants all others. */
+static void barrier_open(struct wf_barrier *barrier, struct wf_wakes *wakes)
 {
     struct wf_wait_node *node;
     wf_plain_store(&barrier->arrived, 0);
@@ -41,11 +41,11 @@ int wf_barrier_begin(struct wf_barrier *barrier, struct wf_wait_node *node)
 {
     struct wf_wakes wakes = {.count = 0};
     int rc = -EINPROGRESS;
-    node->left = count_out;
+    node->left = barrier_left;
     wf_lock_acquire(&barrier->queue.lock);
     const uint32_t arrived = wf_plain_load(&barrier->arrived) + 1;
     if (arrived == barrier->count) {
-        open_gate(barrier, &wakes);
+        barrier_open(barrier, &wakes);
         rc = 1;
     } else {
         wf_plain_store(&barrier->arrived, arrived);

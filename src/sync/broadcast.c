@@ -2,17 +2,18 @@
 /*
  * sync/broadcast.c - every item to every subscriber.
  *
- * The items that were sent last are in a ring; each subscriber knows the number of the one that it
- * receives next.  Nobody waits for a subscriber: what is overwritten before it came is lost to it,
- * and counted, since its number says how far it is behind.
+ * The ring has the items that were sent last.  Each subscriber has the number of the item that it
+ * receives next.  Senders do not wait for subscribers: an item that is overwritten before a
+ * subscriber has received it is lost to that subscriber, which counts it by the distance of its
+ * number from the tail.
  *
- * Who waits is told that there is news, and looks again: it may be that of an item which others
- * have pushed out already, or none, if somebody came to wait while an older send was still waking
- * those before.
+ * A grant only says that the waiter must check again.  Later items may have overwritten the item
+ * by then.  Or there is none: the subscriber has entered the queue while a sender was waking the
+ * waiters before it.
  */
 #include <errno.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/chan.h"
 
 struct weft_broadcast {
@@ -20,9 +21,9 @@ struct weft_broadcast {
     uint32_t item_size;          /* [const]  bytes */
     uint64_t tail;               /* [locked]  the number of the next item */
     uint64_t mask;               /* [const]  slots of the ring, a power of two, less 1 */
-    char *items;                 /* [const: address] [locked: what is there] */
-    size_t capacity;             /* [const]  items that are kept; not more than slots */
-    struct wf_waitq subscribers; /* [locked]  who waits; its own lock is not used */
+    char *items;                 /* [const: address] [locked: contents] */
+    size_t capacity;             /* [const]  items that are kept; at most the slots */
+    struct wf_waitq subscribers; /* [locked]  its own lock is not used */
     bool is_closed;              /* [locked] */
     WF_ATOMIC(uint32_t) refs;    /* [any: add]  handles */
 };
@@ -51,12 +52,12 @@ int weft_broadcast_open(weft_broadcast **out, size_t item_size, size_t capacity)
     return 0;
 }
 
-static char *slot_at(const struct weft_broadcast *broadcast, uint64_t number)
+static char *broadcast_slot(const struct weft_broadcast *broadcast, uint64_t number)
 {
     return broadcast->items + (number & broadcast->mask) * broadcast->item_size;
 }
 
-static void spend(struct weft_task *self)
+static void broadcast_spend(struct weft_task *self)
 {
     if (self != NULL) {
         wf_task_spend(self);
@@ -72,13 +73,13 @@ int weft_broadcast_send(weft_broadcast *broadcast, const void *item)
     wf_spin_acquire(&broadcast->lock);
     if (!wf_plain_load(&broadcast->is_closed)) {
         const uint64_t tail = wf_plain_load(&broadcast->tail);
-        wf_item_copy(slot_at(broadcast, tail), item, broadcast->item_size);
+        wf_item_copy(broadcast_slot(broadcast, tail), item, broadcast->item_size);
         wf_plain_store(&broadcast->tail, tail + 1);
         wf_waitq_grant_all(&broadcast->subscribers, &broadcast->lock, 0);
         rc = 0;
     }
     wf_spin_release(&broadcast->lock);
-    spend(wf_task_self());
+    broadcast_spend(wf_task_self());
     return rc;
 }
 
@@ -104,8 +105,9 @@ void weft_unsubscribe(weft_subscription *subscription)
 
 /* ---- receiving ----------------------------------------------------------------------------- */
 
-/* [locked]  The next item and how many it has missed, or why there is none. */
-static inline int64_t receive(weft_subscription *subscription, void *item)
+/* [locked]  Copies the next item.  The number of items that were missed; -EPIPE: closed; -EAGAIN:
+ * there is no item yet. */
+static inline int64_t broadcast_take(weft_subscription *subscription, void *item)
 {
     const struct weft_broadcast *broadcast = subscription->broadcast;
     const uint64_t behind = wf_plain_load(&broadcast->tail) - subscription->next;
@@ -114,35 +116,35 @@ static inline int64_t receive(weft_subscription *subscription, void *item)
     }
     const uint64_t missed = behind > broadcast->capacity ? behind - broadcast->capacity : 0;
     const uint64_t number = subscription->next + missed;
-    wf_item_copy(item, slot_at(broadcast, number), broadcast->item_size);
+    wf_item_copy(item, broadcast_slot(broadcast, number), broadcast->item_size);
     subscription->next = number + 1;
     subscription->lost += missed;
     return (int64_t)missed;
 }
 
-static bool is_over(const weft_subscription *subscription, const void *item)
+static bool broadcast_is_invalid(const weft_subscription *subscription, const void *item)
 {
     return subscription == NULL || subscription->broadcast == NULL || item == NULL;
 }
 
 int64_t weft_broadcast_try_recv(weft_subscription *subscription, void *item)
 {
-    if (is_over(subscription, item)) {
+    if (broadcast_is_invalid(subscription, item)) {
         return -EINVAL;
     }
     struct wf_spin *lock = &subscription->broadcast->lock;
     wf_spin_acquire(lock);
-    const int64_t rc = receive(subscription, item);
+    const int64_t rc = broadcast_take(subscription, item);
     wf_spin_release(lock);
-    spend(wf_task_self());
+    broadcast_spend(wf_task_self());
     return rc;
 }
 
-/* [locked]  The same, and if there is none the node is in the queue: -EINPROGRESS. */
-static int64_t receive_or_queue(weft_subscription *subscription, struct wf_wait_node *node,
-                                void *item)
+/* [locked]  As broadcast_take; -EINPROGRESS: there is no item yet, and the node is in the queue. */
+static int64_t broadcast_take_or_queue(weft_subscription *subscription, struct wf_wait_node *node,
+                                       void *item)
 {
-    const int64_t rc = receive(subscription, item);
+    const int64_t rc = broadcast_take(subscription, item);
     if (rc != -EAGAIN) {
         return rc;
     }
@@ -155,20 +157,20 @@ int64_t wf_broadcast_begin(weft_subscription *subscription, struct wf_wait_node 
 {
     struct wf_spin *lock = &subscription->broadcast->lock;
     wf_spin_acquire(lock);
-    const int64_t rc = receive_or_queue(subscription, node, item);
+    const int64_t rc = broadcast_take_or_queue(subscription, node, item);
     wf_spin_release(lock);
     return rc;
 }
 
-/* [any]  There was nothing, and the lock is held. */
-static __attribute__((noinline)) int64_t wait_and_receive(weft_subscription *subscription,
-                                                          void *item, struct weft_task *self)
+/* [locked, any]  Releases the lock, and waits for an item. */
+static __attribute__((noinline)) int64_t broadcast_recv_slow(weft_subscription *subscription,
+                                                             void *item, struct weft_task *self)
 {
     struct weft_broadcast *broadcast = subscription->broadcast;
     struct wf_wait_node node;
     wf_node_init(&node, self);
-    for (;;) { /* Ends with an item, the close, or when it may not wait on. */
-        int64_t rc = receive_or_queue(subscription, &node, item);
+    for (;;) { /* Ends with an item, the close, or an interruption. */
+        int64_t rc = broadcast_take_or_queue(subscription, &node, item);
         wf_spin_release(&broadcast->lock);
         if (rc != -EINPROGRESS) {
             return rc;
@@ -184,18 +186,18 @@ static __attribute__((noinline)) int64_t wait_and_receive(weft_subscription *sub
 
 int64_t weft_broadcast_recv(weft_subscription *subscription, void *item)
 {
-    if (is_over(subscription, item)) {
+    if (broadcast_is_invalid(subscription, item)) {
         return -EINVAL;
     }
     struct weft_task *self = wf_task_self();
     struct wf_spin *lock = &subscription->broadcast->lock;
     wf_spin_acquire(lock);
-    const int64_t rc = receive(subscription, item);
+    const int64_t rc = broadcast_take(subscription, item);
     if (rc == -EAGAIN) {
-        return wait_and_receive(subscription, item, self);
+        return broadcast_recv_slow(subscription, item, self);
     }
     wf_spin_release(lock);
-    spend(self);
+    broadcast_spend(self);
     return rc;
 }
 
@@ -216,7 +218,7 @@ size_t weft_broadcast_capacity(const weft_broadcast *broadcast)
     return broadcast != NULL ? broadcast->capacity : 0;
 }
 
-/* ---- the end ------------------------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------------------------- */
 
 int weft_broadcast_close(weft_broadcast *broadcast)
 {
@@ -233,7 +235,7 @@ int weft_broadcast_close(weft_broadcast *broadcast)
 
 weft_broadcast *weft_broadcast_ref(weft_broadcast *broadcast)
 {
-    /* relaxed: the caller has a handle, so it does not go meanwhile */
+    /* relaxed: the caller's handle keeps the object */
     const uint32_t before = wf_fetch_add_relaxed(&broadcast->refs, 1);
     WEFT_CHECK(before > 0);
     WEFT_CHECK(before < UINT32_MAX);
@@ -245,12 +247,13 @@ void weft_broadcast_drop(weft_broadcast *broadcast)
     if (broadcast == NULL) {
         return;
     }
-    /* (K2) release: our uses.  acquire: those of the others, if we are the last. */
+    /* (sync.K2) release: the uses by this handle.  acquire: the uses by all others, for the last.
+     */
     const uint32_t before = wf_fetch_sub_acq_rel(&broadcast->refs, 1);
     WEFT_CHECK(before > 0);
     if (before == 1) {
-        const bool is_anybody_waiting = broadcast->subscribers.first != NULL;
-        WEFT_CHECK(!is_anybody_waiting); /* whoever waits has a handle */
+        const bool has_waiters = broadcast->subscribers.first != NULL;
+        WEFT_CHECK(!has_waiters); /* a waiter has a handle */
         wf_free(broadcast->items);
         wf_free(broadcast);
     }

@@ -2,72 +2,70 @@
 /*
  * sync/chan.c - channels.
  *
- * An item goes from the sender's frame straight into the receiver's where one of them waits, and
- * through the ring where nobody does.  Whoever hands over wakes the other, who then lies in the
- * slot of this worker and is the next to run there: two tasks that take turns stay on one worker,
- * and nobody else is called for them.  The one that was woken has its item, and does not take the
- * lock again.
+ * If the peer waits, an item goes straight from the sender's frame into the receiver's frame; else
+ * it goes through the ring.  The task that is woken enters the LIFO slot of this worker, and runs
+ * next: two tasks that take turns stay on one worker, and no other worker is woken.  A woken
+ * receiver has its item, and does not take the lock again.
  *
- * The ring has `slots` places, and senders wait from `limit` items on.  In a bounded channel the
- * limit is the capacity, and there are as many slots; an unbounded one grows, and there the limit
- * is the number of slots: who reaches it grows the ring, without the lock, and tries again.  There
- * may be more items than the limit: those that came back from a receiver that could not take them
- * any more (wf_chan_put_back).
+ * The ring has `slots` slots, and senders wait at `limit` items.  In a bounded channel both are the
+ * capacity.  An unbounded channel grows: there the limit is the number of slots, and a sender that
+ * reaches it grows the ring, without the lock, and tries again.  There may be more items than the
+ * limit: items that a receiver could not take (wf_chan_put_back).
  *
- * A call that has to wait is in two parts.  The first has no frame of its own when it goes over to
- * the second, which is the only function of ours that a task is inside of while it waits: see
- * sched/fast.h.
+ * A call that has to wait consists of two functions.  The first ends in a tail call of the second,
+ * which is the only function of this layer that the task has to return through after its wait: see
+ * sched/switch.h.
  *
- * Rejected: the queue's own lock (a second exchange for each call, see spin.h); a ring without
- * locks (the waiters need one anyway, and there it is the lock that items pass through as well).
+ * Rejected: the lock of the queue (a second exchange for each call, see spin.h); a lock-free ring
+ * (waiters need a lock anyway, and here the same lock guards the items).
  */
 #include <errno.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/chan.h"
 
 enum {
-    GROWTH_MIN = 16, /* slots of a ring that was empty */
+    GROWTH_MIN = 16, /* slots of the first ring */
     UNBOUNDED_MAX = 1 << 30,
 };
 
 /* ---- the ring ------------------------------------------------------------------------------ */
 
-static char *slot_at(struct weft_chan *chan, uint32_t index)
+static char *chan_slot(struct weft_chan *chan, uint32_t index)
 {
     return chan->items + (size_t)index * chan->item_size;
 }
 
-/* [locked]  There is room. */
-static inline void ring_put(struct weft_chan *chan, const void *item)
+/* [locked]  Appends an item.  A slot is free. */
+static inline void chan_ring_put(struct weft_chan *chan, const void *item)
 {
     const uint32_t count = wf_plain_load(&chan->count);
     const uint64_t tail = (uint64_t)chan->head + count;
     WEFT_ASSERT(count < chan->slots);
-    wf_item_copy(slot_at(chan, (uint32_t)(tail < chan->slots ? tail : tail - chan->slots)), item,
+    wf_item_copy(chan_slot(chan, (uint32_t)(tail < chan->slots ? tail : tail - chan->slots)), item,
                  chan->item_size);
     wf_plain_store(&chan->count, count + 1);
 }
 
-/* [locked]  There is an item. */
-static inline void ring_take(struct weft_chan *chan, void *item)
+/* [locked]  Removes the oldest item.  There is one. */
+static inline void chan_ring_take(struct weft_chan *chan, void *item)
 {
     const uint32_t head = chan->head;
-    wf_item_copy(item, slot_at(chan, head), chan->item_size);
+    wf_item_copy(item, chan_slot(chan, head), chan->item_size);
     chan->head = head + 1 < chan->slots ? head + 1 : 0;
     wf_plain_store(&chan->count, wf_plain_load(&chan->count) - 1);
 }
 
-/* [locked]  There is room: before all others. */
-static void ring_put_front(struct weft_chan *chan, const void *item)
+/* [locked]  Prepends an item.  A slot is free. */
+static void chan_ring_put_front(struct weft_chan *chan, const void *item)
 {
     chan->head = (chan->head > 0 ? chan->head : chan->slots) - 1;
-    wf_item_copy(slot_at(chan, chan->head), item, chan->item_size);
+    wf_item_copy(chan_slot(chan, chan->head), item, chan->item_size);
     wf_plain_store(&chan->count, wf_plain_load(&chan->count) + 1);
 }
 
-/* [locked]  All items into another ring; gives the old one. */
-static char *ring_move(struct weft_chan *chan, char *items, uint32_t slots)
+/* [locked]  Moves all items into another ring.  The old ring. */
+static char *chan_ring_move(struct weft_chan *chan, char *items, uint32_t slots)
 {
     char *old = chan->items;
     const size_t size = chan->item_size;
@@ -87,8 +85,8 @@ static char *ring_move(struct weft_chan *chan, char *items, uint32_t slots)
     return old;
 }
 
-/* [any]  Makes the ring larger, if it is still full. */
-static int grow(struct weft_chan *chan, uint32_t seen)
+/* [any]  Grows the ring, unless another caller has: it had `seen` slots. */
+static int chan_grow(struct weft_chan *chan, uint32_t seen)
 {
     if (seen >= UNBOUNDED_MAX) {
         return -ENOMEM;
@@ -100,7 +98,7 @@ static int grow(struct weft_chan *chan, uint32_t seen)
     }
     wf_spin_acquire(&chan->lock);
     if (chan->slots == seen) {
-        items = ring_move(chan, items, slots);
+        items = chan_ring_move(chan, items, slots);
     }
     wf_spin_release(&chan->lock);
     wf_free(items);
@@ -112,12 +110,12 @@ int wf_chan_grow(struct weft_chan *chan)
     wf_spin_acquire(&chan->lock);
     const uint32_t slots = chan->slots;
     wf_spin_release(&chan->lock);
-    return grow(chan, slots);
+    return chan_grow(chan, slots);
 }
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
-/* What node->count says. */
+/* `count` of a node. */
 enum direction { RECEIVES, SENDS };
 
 static struct weft_chan *chan_of(const struct wf_wait_node *node)
@@ -126,129 +124,88 @@ static struct weft_chan *chan_of(const struct wf_wait_node *node)
                                 : wf_container_of(node->queue, struct weft_chan, receivers);
 }
 
-/* [waiter]  The item was handed over, and nobody takes it. */
-static void return_item(struct wf_wait_node *node)
+/* [waiter, closer]  The receiver cannot take the item that it was granted. */
+static void chan_pass_on(struct wf_wait_node *node)
 {
     if (node->count == RECEIVES && node->result == 0) {
         wf_chan_put_back(chan_of(node), node->item);
     }
 }
 
-/* [closer]  The task will never run again. */
-static void forget(struct wf_parting *parting)
+/* [waiter]  As wf_chan_node_init, inline. */
+static inline __attribute__((always_inline)) void chan_node_init(struct wf_wait_node *node,
+                                                                 struct weft_task *self, void *item)
 {
-    wf_waitq_abandon(wf_container_of(parting, struct wf_wait_node, parting));
-}
-
-static inline __attribute__((always_inline)) void set_up(struct wf_wait_node *node,
-                                                         struct weft_task *self, void *item)
-{
-    *node = (struct wf_wait_node){
-        .waiter.task = self,
-        .item = item,
-        .pass_on = return_item,
-        .parting = {.forget = forget},
-    };
+    wf_node_init(node, self);
+    node->item = item;
+    node->pass_on = chan_pass_on;
 }
 
 void wf_chan_node_init(struct wf_wait_node *node, struct weft_task *self, void *item)
 {
-    set_up(node, self, item);
+    chan_node_init(node, self, item);
 }
 
-/* [locked]  As wf_waitq_push. */
-static inline void push(struct weft_chan *chan, struct wf_waitq *queue, struct wf_wait_node *node)
+/* [locked] */
+static inline void chan_push(struct weft_chan *chan, struct wf_waitq *queue,
+                             struct wf_wait_node *node)
 {
-    struct wf_wait_node *last = wf_plain_load(&queue->last);
-    WEFT_ASSERT(!node->is_queued);
-    node->queue = queue;
     node->spin = &chan->lock;
     node->count = queue == &chan->senders ? SENDS : RECEIVES;
-    wf_plain_store(&node->is_queued, true);
-    wf_plain_store(&node->next, NULL);
-    wf_plain_store(&node->prev, last);
-    wf_plain_store(last != NULL ? &last->next : &queue->first, node);
-    wf_plain_store(&queue->last, node);
+    wf_waitq_push(queue, node);
 }
 
 void wf_chan_push_locked(struct weft_chan *chan, struct wf_wait_node *node, bool is_sender)
 {
-    push(chan, is_sender ? &chan->senders : &chan->receivers, node);
-}
-
-/* [locked]  As wf_waitq_claim, which sees to those that stand in several queues. */
-static inline struct wf_wait_node *claim(struct wf_waitq *queue)
-{
-    struct wf_wait_node *node = wf_plain_load(&queue->first);
-    if (node == NULL || node->selection != NULL) {
-        return node == NULL ? NULL : wf_waitq_claim(queue);
-    }
-    struct wf_wait_node *next = wf_plain_load(&node->next);
-    wf_plain_store(&queue->first, next);
-    wf_plain_store(next != NULL ? &next->prev : &queue->last, NULL);
-    wf_plain_store(&node->is_queued, false);
-    return node;
-}
-
-/* [locked]  As wf_waitq_grant, which sees to threads and to tasks of other runtimes. */
-static inline struct weft_task *grant(struct wf_worker *worker, struct wf_wait_node *node)
-{
-    struct weft_task *task = node->waiter.task;
-    if (worker == NULL || task == NULL || worker->pool != task->pool) {
-        return wf_waitq_grant(node);
-    }
-    __builtin_prefetch(task->fiber); /* it is the next to run here */
-    WF_JITTER();
-    wf_store_release(&node->is_granted, 1); /* (Q1)  the node may be gone from here on */
-    return task;
+    chan_push(chan, is_sender ? &chan->senders : &chan->receivers, node);
 }
 
 /* ---- under the lock ------------------------------------------------------------------------ */
 
-/* [locked] */
-static inline __attribute__((always_inline)) int send_locked(struct weft_chan *chan,
-                                                             struct wf_worker *worker,
-                                                             const void *item,
-                                                             struct weft_task **task)
+/* [locked]  As wf_chan_send_locked; -EAGAIN also if the ring has to grow. */
+static inline __attribute__((always_inline)) int chan_send(struct weft_chan *chan,
+                                                           struct wf_worker *worker,
+                                                           const void *item,
+                                                           struct weft_task **task)
 {
-    struct wf_wait_node *receiver = claim(&chan->receivers);
+    struct wf_wait_node *receiver = wf_waitq_claim(&chan->receivers);
     *task = NULL;
     if (receiver != NULL) {
         wf_item_copy(receiver->item, item, chan->item_size);
-        *task = grant(worker, receiver);
+        *task = wf_waitq_grant_on(worker, receiver);
         return 0;
     }
     if (wf_plain_load(&chan->is_closed)) {
         return -EPIPE;
     }
     if (wf_plain_load(&chan->count) < chan->limit) {
-        ring_put(chan, item);
+        chan_ring_put(chan, item);
         return 0;
     }
     return -EAGAIN;
 }
 
-/* [locked] */
+/* [locked]  As wf_chan_recv_locked. */
 static inline __attribute__((always_inline)) int
-recv_locked(struct weft_chan *chan, struct wf_worker *worker, void *item, struct weft_task **task)
+chan_recv(struct weft_chan *chan, struct wf_worker *worker, void *item, struct weft_task **task)
 {
     *task = NULL;
     if (wf_plain_load(&chan->count) > 0) {
-        ring_take(chan, item);
+        chan_ring_take(chan, item);
         if (wf_plain_load(&chan->senders.first) != NULL &&
             wf_plain_load(&chan->count) < chan->limit) {
-            struct wf_wait_node *sender = claim(&chan->senders);
+            struct wf_wait_node *sender = wf_waitq_claim(&chan->senders);
             if (sender != NULL) {
-                ring_put(chan, sender->item);
-                *task = grant(worker, sender);
+                chan_ring_put(chan, sender->item);
+                *task = wf_waitq_grant_on(worker, sender);
             }
         }
         return 0;
     }
-    struct wf_wait_node *sender = claim(&chan->senders);
+    struct wf_wait_node *sender = wf_waitq_claim(&chan->senders);
     if (sender != NULL) {
         wf_item_copy(item, sender->item, chan->item_size);
-        *task = grant(worker, sender);
+        *task = wf_waitq_grant_on(worker, sender);
         return 0;
     }
     return wf_plain_load(&chan->is_closed) ? -EPIPE : -EAGAIN;
@@ -256,18 +213,18 @@ recv_locked(struct weft_chan *chan, struct wf_worker *worker, void *item, struct
 
 int wf_chan_send_locked(struct weft_chan *chan, const void *item, struct weft_task **task)
 {
-    const int rc = send_locked(chan, wf_worker_self(), item, task);
+    const int rc = chan_send(chan, wf_worker_self(), item, task);
     return rc == -EAGAIN && chan->capacity == WEFT_UNBOUNDED ? -ENOMEM : rc;
 }
 
 int wf_chan_recv_locked(struct weft_chan *chan, void *item, struct weft_task **task)
 {
-    return recv_locked(chan, wf_worker_self(), item, task);
+    return chan_recv(chan, wf_worker_self(), item, task);
 }
 
 /* ---- the three phases ---------------------------------------------------------------------- */
 
-static void wake(struct weft_task *task)
+static void chan_wake(struct weft_task *task)
 {
     if (task != NULL) {
         wf_task_wake(task);
@@ -278,7 +235,7 @@ int wf_chan_begin_send(struct weft_chan *chan, struct wf_wait_node *node)
 {
     struct weft_task *task;
     int rc;
-    for (;;) { /* Ends: an unbounded channel grows each time, or cannot. */
+    for (;;) { /* Ends: the channel grows in each iteration, or cannot. */
         wf_spin_acquire(&chan->lock);
         rc = wf_chan_send_locked(chan, node->item, &task);
         if (rc != -ENOMEM) {
@@ -291,11 +248,11 @@ int wf_chan_begin_send(struct weft_chan *chan, struct wf_wait_node *node)
         }
     }
     if (rc == -EAGAIN) {
-        push(chan, &chan->senders, node);
+        chan_push(chan, &chan->senders, node);
         rc = WF_PENDING;
     }
     wf_spin_release(&chan->lock);
-    wake(task);
+    chan_wake(task);
     return rc;
 }
 
@@ -305,11 +262,11 @@ int wf_chan_begin_recv(struct weft_chan *chan, struct wf_wait_node *node)
     wf_spin_acquire(&chan->lock);
     int rc = wf_chan_recv_locked(chan, node->item, &task);
     if (rc == -EAGAIN) {
-        push(chan, &chan->receivers, node);
+        chan_push(chan, &chan->receivers, node);
         rc = WF_PENDING;
     }
     wf_spin_release(&chan->lock);
-    wake(task);
+    chan_wake(task);
     return rc;
 }
 
@@ -321,76 +278,48 @@ void wf_chan_abandon(struct wf_wait_node *node)
 void wf_chan_put_back(struct weft_chan *chan, const void *item)
 {
     struct weft_task *task = NULL;
-    for (;;) { /* Ends: each turn the ring grows, or cannot. */
+    for (;;) { /* Ends: the ring grows in each iteration, or cannot. */
         wf_spin_acquire(&chan->lock);
-        struct wf_wait_node *receiver = claim(&chan->receivers);
+        struct wf_wait_node *receiver = wf_waitq_claim(&chan->receivers);
         const uint32_t slots = chan->slots;
         const bool is_taken = receiver != NULL || chan->count < slots;
         if (receiver != NULL) {
             wf_item_copy(receiver->item, item, chan->item_size);
             task = wf_waitq_grant(receiver);
         } else if (is_taken) {
-            ring_put_front(chan, item);
+            chan_ring_put_front(chan, item);
         }
         wf_spin_release(&chan->lock);
-        if (is_taken || grow(chan, slots) != 0) {
-            break; /* without memory it ends with the task that it was given to */
+        if (is_taken || chan_grow(chan, slots) != 0) {
+            break; /* without memory the item is lost with its receiver */
         }
         WF_REACHED("chan.room_for_one_that_came_back");
     }
-    wake(task);
+    chan_wake(task);
 }
 
 /* ---- sending and receiving ----------------------------------------------------------------- */
 
-/* [any]  Waits in the channel, whose lock is held. */
-static inline __attribute__((always_inline)) int wait_in(struct weft_chan *chan,
-                                                         struct wf_waitq *queue,
-                                                         struct wf_worker *worker,
-                                                         struct weft_task *self, void *item)
+/* [locked, any]  Releases the lock, and waits in the queue.  The result of the call. */
+static inline __attribute__((always_inline)) int chan_wait(struct weft_chan *chan,
+                                                           struct wf_waitq *queue,
+                                                           struct wf_worker *worker,
+                                                           struct weft_task *self, void *item)
 {
     const enum weft_wait wait = queue == &chan->senders ? WEFT_WAIT_SEND : WEFT_WAIT_RECEIVE;
     struct wf_wait_node node;
-    int rc = self != NULL ? wf_interrupted(self) : 0;
-    if (rc != 0) {
-        wf_spin_release(&chan->lock);
-        return rc;
-    }
-    set_up(&node, self, item);
-    push(chan, queue, &node);
+    chan_node_init(&node, self, item);
+    chan_push(chan, queue, &node);
     wf_spin_release(&chan->lock);
-    if (self == NULL) {
-        rc = wf_waitq_wait(&node, wait, chan, WEFT_NEVER);
-        return rc != 0 ? rc : node.result;
-    }
-    wf_parting_add(self, &node.parting);
-    const bool is_noted = wf_wait_note(worker, self, wait, chan);
-    if (!is_noted) {
-        wf_wait_begin(self, wait, chan);
-    }
-    for (;;) { /* Ends with the grant, or when it may not wait on. */
-        wf_suspend(self);
-        if (wf_load_acquire(&node.is_granted) != 0) { /* (Q1) */
-            break;
-        }
-        rc = wf_interrupted(self);
-        if (rc != 0) {
-            rc = wf_waitq_leave(&node) ? 0 : rc;
-            break;
-        }
-    }
-    if (is_noted) {
-        wf_wait_unnote(self);
-    } else {
-        wf_wait_end(self);
-    }
-    wf_parting_remove(self, &node.parting);
+    const int rc = self != NULL ? wf_waitq_wait_on(worker, self, &node, wait, chan, WEFT_NEVER)
+                                : wf_waitq_wait(&node, wait, chan, WEFT_NEVER);
     return rc != 0 ? rc : node.result;
 }
 
-/* [any]  The lock is held, and there is no room. */
-static __attribute__((noinline)) int send_late(struct weft_chan *chan, const void *item,
-                                               struct wf_worker *worker, struct weft_task *self)
+/* [locked, any]  The channel is full: grows it or waits. */
+static __attribute__((noinline)) int chan_send_slow(struct weft_chan *chan, const void *item,
+                                                    struct wf_worker *worker,
+                                                    struct weft_task *self)
 {
     if (chan->capacity == WEFT_UNBOUNDED) {
         struct wf_wait_node node;
@@ -398,25 +327,25 @@ static __attribute__((noinline)) int send_late(struct weft_chan *chan, const voi
         wf_chan_node_init(&node, self, (void *)(uintptr_t)item);
         return wf_chan_begin_send(chan, &node);
     }
-    return wait_in(chan, &chan->senders, worker, self, (void *)(uintptr_t)item);
+    return chan_wait(chan, &chan->senders, worker, self, (void *)(uintptr_t)item);
 }
 
-/* [any]  The lock is held, and there is no item. */
-static __attribute__((noinline)) int recv_late(struct weft_chan *chan, void *item,
-                                               struct wf_worker *worker, struct weft_task *self)
+/* [locked, any]  The channel is empty: waits. */
+static __attribute__((noinline)) int
+chan_recv_slow(struct weft_chan *chan, void *item, struct wf_worker *worker, struct weft_task *self)
 {
-    return wait_in(chan, &chan->receivers, worker, self, item);
+    return chan_wait(chan, &chan->receivers, worker, self, item);
 }
 
-/* [any]  The lock is open: what is due after a call that did not wait. */
+/* [any]  Ends a call that did not wait: wakes the peer, and spends budget. */
 static inline __attribute__((always_inline)) void
-go_on(struct wf_worker *worker, struct weft_task *self, struct weft_task *woken)
+chan_finish(struct wf_worker *worker, struct weft_task *self, struct weft_task *woken)
 {
     if (woken != NULL) {
         wf_task_wake_on(worker, woken);
     }
-    if (self != NULL && (self->budget == 0 || --self->budget == 0)) {
-        wf_task_yield(self);
+    if (self != NULL) {
+        wf_budget_spend(self);
     }
 }
 
@@ -426,16 +355,16 @@ int weft_send(weft_chan *chan, const void *item)
         return -EINVAL;
     }
     struct wf_worker *worker = wf_worker_self();
-    /* relaxed: our own */
-    struct weft_task *self = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
+    /* relaxed: only this thread writes it */
+    struct weft_task *self = wf_task_on(worker);
     struct weft_task *woken;
     wf_spin_acquire(&chan->lock);
-    const int rc = send_locked(chan, worker, item, &woken);
+    const int rc = chan_send(chan, worker, item, &woken);
     if (rc == -EAGAIN) {
-        return send_late(chan, item, worker, self);
+        return chan_send_slow(chan, item, worker, self);
     }
     wf_spin_release(&chan->lock);
-    go_on(worker, self, woken);
+    chan_finish(worker, self, woken);
     return rc;
 }
 
@@ -445,16 +374,16 @@ int weft_recv(weft_chan *chan, void *item)
         return -EINVAL;
     }
     struct wf_worker *worker = wf_worker_self();
-    /* relaxed: our own */
-    struct weft_task *self = worker != NULL ? wf_load_relaxed(&worker->current) : NULL;
+    /* relaxed: only this thread writes it */
+    struct weft_task *self = wf_task_on(worker);
     struct weft_task *woken;
     wf_spin_acquire(&chan->lock);
-    const int rc = recv_locked(chan, worker, item, &woken);
+    const int rc = chan_recv(chan, worker, item, &woken);
     if (rc == -EAGAIN) {
-        return recv_late(chan, item, worker, self);
+        return chan_recv_slow(chan, item, worker, self);
     }
     wf_spin_release(&chan->lock);
-    go_on(worker, self, woken);
+    chan_finish(worker, self, woken);
     return rc;
 }
 
@@ -466,13 +395,13 @@ int weft_try_send(weft_chan *chan, const void *item)
     struct wf_worker *worker = wf_worker_self();
     struct weft_task *woken;
     int rc;
-    do { /* as wf_chan_begin_send */
+    do { /* ends: the channel grows in each iteration, or cannot */
         wf_spin_acquire(&chan->lock);
         rc = wf_chan_send_locked(chan, item, &woken);
         wf_spin_release(&chan->lock);
     } while (rc == -ENOMEM && wf_chan_grow(chan) == 0);
-    /* relaxed: our own */
-    go_on(worker, worker != NULL ? wf_load_relaxed(&worker->current) : NULL, woken);
+    /* relaxed: only this thread writes it */
+    chan_finish(worker, wf_task_on(worker), woken);
     return rc;
 }
 
@@ -484,10 +413,10 @@ int weft_try_recv(weft_chan *chan, void *item)
     struct wf_worker *worker = wf_worker_self();
     struct weft_task *woken;
     wf_spin_acquire(&chan->lock);
-    const int rc = recv_locked(chan, worker, item, &woken);
+    const int rc = chan_recv(chan, worker, item, &woken);
     wf_spin_release(&chan->lock);
-    /* relaxed: our own */
-    go_on(worker, worker != NULL ? wf_load_relaxed(&worker->current) : NULL, woken);
+    /* relaxed: only this thread writes it */
+    chan_finish(worker, wf_task_on(worker), woken);
     return rc;
 }
 
@@ -531,7 +460,7 @@ int weft_chan_close(weft_chan *chan)
         wf_spin_release(&chan->lock);
         return -EPIPE;
     }
-    wf_plain_store(&chan->is_closed, true); /* nobody comes to wait from here on */
+    wf_plain_store(&chan->is_closed, true); /* no waiter comes after this */
     wf_waitq_grant_all(&chan->receivers, &chan->lock, -EPIPE);
     wf_waitq_grant_all(&chan->senders, &chan->lock, -EPIPE);
     wf_spin_release(&chan->lock);
@@ -540,7 +469,7 @@ int weft_chan_close(weft_chan *chan)
 
 weft_chan *weft_chan_ref(weft_chan *chan)
 {
-    /* relaxed: the caller has a handle, so it does not go meanwhile */
+    /* relaxed: the caller's handle keeps the object */
     const uint32_t before = wf_fetch_add_relaxed(&chan->refs, 1);
     WEFT_CHECK(before > 0);
     WEFT_CHECK(before < UINT32_MAX);
@@ -552,22 +481,22 @@ void weft_chan_drop(weft_chan *chan)
     if (chan == NULL) {
         return;
     }
-    /* (K2) release: our uses.  acquire: those of the others, if we are the last. */
+    /* (sync.K2) release: the uses by this handle.  acquire: the uses by all others, for the last.
+     */
     const uint32_t before = wf_fetch_sub_acq_rel(&chan->refs, 1);
-    WF_RULE(before > 0, "weft_chan_drop of a channel that was given back");
+    WF_RULE(before > 0, "weft_chan_drop: channel already released");
     if (before == 1) {
-        const bool is_anybody_waiting =
-            chan->receivers.first != NULL || chan->senders.first != NULL;
-        WEFT_CHECK(!is_anybody_waiting); /* whoever waits has a handle */
+        const bool has_waiters = chan->receivers.first != NULL || chan->senders.first != NULL;
+        WEFT_CHECK(!has_waiters); /* a waiter has a handle */
         wf_free(chan->items);
         wf_free(chan);
     }
 }
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------- */
 
-/* The functions that only look take the lock, too. */
-static struct weft_chan *to_lock(const weft_chan *chan)
+/* Functions that only read take the lock too. */
+static struct weft_chan *chan_to_lock(const weft_chan *chan)
 {
     return (struct weft_chan *)(uintptr_t)chan;
 }
@@ -577,9 +506,9 @@ size_t weft_chan_length(const weft_chan *chan)
     if (chan == NULL) {
         return 0;
     }
-    wf_spin_acquire(&to_lock(chan)->lock);
+    wf_spin_acquire(&chan_to_lock(chan)->lock);
     const size_t count = chan->count;
-    wf_spin_release(&to_lock(chan)->lock);
+    wf_spin_release(&chan_to_lock(chan)->lock);
     return count;
 }
 
@@ -593,8 +522,8 @@ bool weft_chan_is_closed(const weft_chan *chan)
     if (chan == NULL) {
         return true;
     }
-    wf_spin_acquire(&to_lock(chan)->lock);
+    wf_spin_acquire(&chan_to_lock(chan)->lock);
     const bool is_closed = chan->is_closed;
-    wf_spin_release(&to_lock(chan)->lock);
+    wf_spin_release(&chan_to_lock(chan)->lock);
     return is_closed;
 }

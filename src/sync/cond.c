@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/cond.c - to wait, with a mutex unlocked meanwhile, until somebody says that something has
- * changed.
+ * sync/cond.c - condition variables: to wait for a change that is made under a mutex.
  *
- * Who waits is in the queue before it unlocks the mutex: whoever changes something under the mutex
- * and then signals finds it.  `waiting` says without the lock that nobody is there; whoever waited
- * before the signaller locked the mutex has set it before it unlocked the mutex.
+ * A waiter enters the queue before it unlocks the mutex.  So a signaller that makes its change
+ * under the mutex, and signals after that, finds the waiter.  `waiting` says without the lock that
+ * the queue is empty.  Each waiter that came before the signaller locked the mutex has set it
+ * before it unlocked the mutex.
  *
- * The mutex is locked again whatever ended the wait, behind a shield: the caller unlocks it anyway.
+ * The waiter locks the mutex again, whatever ended the wait: the caller unlocks it in any case.  A
+ * shield keeps a cancellation from ending that lock.
  */
 #include <errno.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/sync.h"
 
 _Static_assert(sizeof(struct wf_cond) <= sizeof(weft_cond), "it fits");
@@ -22,10 +23,10 @@ static struct wf_cond *cond_of(weft_cond *cond)
     return (struct wf_cond *)(void *)cond;
 }
 
-/* [any]  Wakes so many, of those who wait now. */
-static void wake(struct wf_cond *cond, uint32_t count)
+/* [any]  Grants up to `count` of the present waiters. */
+static void cond_wake(struct wf_cond *cond, uint32_t count)
 {
-    if (wf_load_relaxed(&cond->waiting) == 0) { /* relaxed: see above */
+    if (wf_load_relaxed(&cond->waiting) == 0) { /* relaxed: the mutex orders it */
         return;
     }
     struct wf_wakes wakes = {.count = 0};
@@ -35,23 +36,23 @@ static void wake(struct wf_cond *cond, uint32_t count)
         wf_wakes_add(&wakes, node);
         count--;
     }
-    const bool is_anybody = wf_plain_load(&cond->queue.first) != NULL;
-    wf_store_relaxed(&cond->waiting, is_anybody ? 1 : 0); /* relaxed: a hint, set under the lock */
+    const bool has_waiters = wf_plain_load(&cond->queue.first) != NULL;
+    wf_store_relaxed(&cond->waiting, has_waiters ? 1 : 0); /* relaxed: a hint, set under the lock */
     wf_lock_release(&cond->queue.lock);
     wf_wakes_do(&wakes);
 }
 
-static void pass_on(struct wf_wait_node *node)
+static void cond_pass_on(struct wf_wait_node *node)
 {
-    wake(wf_container_of(node->queue, struct wf_cond, queue), 1);
+    cond_wake(wf_container_of(node->queue, struct wf_cond, queue), 1);
 }
 
 void wf_cond_begin(struct wf_cond *cond, struct wf_wait_node *node)
 {
-    node->pass_on = pass_on;
+    node->pass_on = cond_pass_on;
     wf_lock_acquire(&cond->queue.lock);
     wf_waitq_push(&cond->queue, node);
-    wf_store_relaxed(&cond->waiting, 1); /* relaxed: as above */
+    wf_store_relaxed(&cond->waiting, 1); /* relaxed: the mutex orders it */
     wf_lock_release(&cond->queue.lock);
 }
 
@@ -71,23 +72,25 @@ int weft_cond_wait(weft_cond *out, weft_mutex *mutex)
     struct wf_wait_node node;
     wf_node_init(&node, self);
     wf_cond_begin(cond_of(out), &node);
-    (void)weft_mutex_unlock(mutex); /* it is ours */
+    (void)weft_mutex_unlock(mutex); /* the caller holds it */
     rc = wf_waitq_wait(&node, WEFT_WAIT_CONDITION, out, WEFT_NEVER);
-    const bool is_shielded = self != NULL && wf_state_shield(&self->state) == 0; /* else it is */
+    const bool is_shielded =
+        self != NULL && wf_state_shield(&self->state) == 0; /* else the depth is at its limit */
     const int locked = weft_mutex_lock(mutex);
-    WEFT_CHECK(locked == 0); /* nothing but a lock by ourselves could be in the way */
+    /* The caller has unlocked the mutex, and a shielded task is not interrupted: it cannot fail. */
+    WEFT_CHECK(locked == 0);
     if (is_shielded) {
-        (void)wf_state_unshield(&self->state); /* there is one */
+        (void)wf_state_unshield(&self->state); /* set above, so it cannot fail */
     }
     return rc;
 }
 
-static int wake_some(weft_cond *out, uint32_t count)
+static int cond_wake_some(weft_cond *out, uint32_t count)
 {
     if (out == NULL) {
         return -EINVAL;
     }
-    wake(cond_of(out), count);
+    cond_wake(cond_of(out), count);
     struct weft_task *self = wf_task_self();
     if (self != NULL) {
         wf_task_spend(self);
@@ -97,10 +100,10 @@ static int wake_some(weft_cond *out, uint32_t count)
 
 int weft_cond_signal(weft_cond *out)
 {
-    return wake_some(out, 1);
+    return cond_wake_some(out, 1);
 }
 
 int weft_cond_broadcast(weft_cond *out)
 {
-    return wake_some(out, UINT32_MAX);
+    return cond_wake_some(out, UINT32_MAX);
 }

@@ -2,9 +2,9 @@
 /*
  * sync/future.c - waits of this layer as futures.
  *
- * Each object has its wait in three phases (sync.h): begin, granted, abandon.  A function that
- * waits calls them with a wait in between; here a poll stands between them.  What all have in
- * common, the task's cancel, its deadline and its end, is in one place.
+ * Each object has its wait in three phases (sync.h): begin, granted, abandon.  A blocking call
+ * suspends the task between them; a future returns WEFT_PENDING.  Cancellation, the deadline and
+ * the end of the task are handled by the base (future/future.h).
  */
 #include <errno.h>
 
@@ -14,97 +14,67 @@
 
 _Static_assert(sizeof(struct wf_future_wait) <= sizeof(weft_wait_future), "it fits");
 
-static struct wf_future_wait *wait_of(weft_future *future)
+static struct wf_future_wait *wait_of(struct wf_future_base *base)
 {
-    return wf_container_of(future, struct wf_future_wait, future);
+    return wf_container_of(base, struct wf_future_wait, base);
 }
 
 /* ---- any kind ------------------------------------------------------------------------------ */
 
-static void forget(struct wf_parting *parting)
+static weft_poll sync_future_result(intptr_t rc, intptr_t *result)
 {
-    struct wf_wait_node *node = wf_container_of(parting, struct wf_wait_node, parting);
-    struct wf_future_wait *wait = wf_container_of(node, struct wf_future_wait, node);
-    wf_patience_end(&wait->patience);
-    wait->phase = WF_PHASE_OVER;
-    wait->kind->abandon(node);
-}
-
-static void drop(weft_future *future)
-{
-    struct wf_future_wait *wait = wait_of(future);
-    if (wait->phase == WF_PHASE_WAITING) {
-        wf_parting_remove(wait->node.waiter.task, &wait->node.parting);
-        forget(&wait->node.parting);
+    if (rc == -EINPROGRESS) {
+        return WEFT_PENDING;
     }
-    wait->phase = WF_PHASE_OVER;
-}
-
-static weft_poll over(struct wf_future_wait *wait, intptr_t rc, intptr_t *result)
-{
-    if (wait->phase == WF_PHASE_WAITING) {
-        wf_parting_remove(wait->node.waiter.task, &wait->node.parting);
-        wf_patience_end(&wait->patience);
-    }
-    wait->phase = WF_PHASE_OVER;
     *result = rc;
     return WEFT_READY;
 }
 
-/* The first time, and each time after. */
-static intptr_t go_on(struct wf_future_wait *wait, struct weft_task *self)
+static weft_poll sync_future_begin(struct wf_future_base *base, struct weft_task *self,
+                                   intptr_t *result)
 {
-    if (wait->phase == WF_PHASE_NEW) {
-        wf_node_init(&wait->node, self);
-        const intptr_t rc = wait->object != NULL ? wait->kind->begin(wait, self) : -EINVAL;
-        if (rc == -EINPROGRESS) {
-            wait->phase = WF_PHASE_WAITING;
-            wait->node.parting.forget = forget;
-            wf_parting_add(self, &wait->node.parting);
-        }
-        return rc;
-    }
-    if (!wait->kind->has_no_queue && !wf_waitq_is_granted(&wait->node)) {
-        return -EINPROGRESS;
-    }
-    return wait->kind->granted != NULL ? wait->kind->granted(wait)
-                                       : wf_plain_load(&wait->node.result);
+    struct wf_future_wait *wait = wait_of(base);
+    wf_node_init(&wait->node, self);
+    return sync_future_result(wait->object != NULL ? wait->kind->begin(wait, self) : -EINVAL,
+                              result);
 }
 
-static weft_poll poll(weft_cx *cx, weft_future *future, intptr_t *result)
+static weft_poll sync_future_ready(struct wf_future_base *base, struct weft_task *self,
+                                   intptr_t *result)
 {
-    struct wf_future_wait *wait = wait_of(future);
-    struct weft_task *self = cx->task;
-    if (!wf_cx_spend(cx)) {
+    struct wf_future_wait *wait = wait_of(base);
+    (void)self;
+    if (!wait->kind->has_no_queue && !wf_waitq_is_granted(&wait->node)) {
         return WEFT_PENDING;
     }
-    intptr_t rc = go_on(wait, self);
-    if (rc != -EINPROGRESS) {
-        return over(wait, rc, result);
-    }
-    rc = wf_task_interrupted(self);
-    if (rc != 0) {
-        drop(future); /* what may have been granted since goes to the next */
-        *result = rc;
-        return WEFT_READY;
-    }
-    wf_patience_keep(&wait->patience, self, WEFT_NEVER);
-    wf_cx_give_back(cx);
-    return WEFT_PENDING;
+    return sync_future_result(wait->kind->granted != NULL ? wait->kind->granted(wait)
+                                                          : wf_plain_load(&wait->node.result),
+                              result);
 }
+
+static void sync_future_abandon(struct wf_future_base *base, enum wf_future_end end)
+{
+    struct wf_future_wait *wait = wait_of(base);
+    if (end != WF_FUTURE_UNUSED) {
+        wait->kind->abandon(&wait->node);
+    }
+}
+
+static const struct wf_future_ops sync_future_ops = {
+    .begin = sync_future_begin, .ready = sync_future_ready, .abandon = sync_future_abandon};
 
 struct wf_future_wait *wf_future_set_up(weft_wait_future *future, const struct wf_future_kind *kind,
                                         void *object)
 {
     struct wf_future_wait *wait = (struct wf_future_wait *)(void *)future;
-    *wait = (struct wf_future_wait){
-        .future = {.poll = poll, .drop = drop}, .kind = kind, .object = object};
+    *wait = (struct wf_future_wait){.kind = kind, .object = object};
+    wf_future_base_init(&wait->base, &sync_future_ops, WEFT_NEVER);
     return wait;
 }
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
-static intptr_t lock_begin(struct wf_future_wait *wait, struct weft_task *self)
+static intptr_t mutex_future_begin(struct wf_future_wait *wait, struct weft_task *self)
 {
     const uintptr_t holder = wf_holder_of(self);
     return wf_mutex_is_held(wait->object, holder)
@@ -112,12 +82,13 @@ static intptr_t lock_begin(struct wf_future_wait *wait, struct weft_task *self)
                : wf_mutex_begin(wait->object, &wait->node, holder);
 }
 
-static intptr_t lock_granted(struct wf_future_wait *wait)
+static intptr_t mutex_future_granted(struct wf_future_wait *wait)
 {
     return wf_mutex_granted(&wait->node);
 }
 
-static const struct wf_future_kind lock_kind = {lock_begin, lock_granted, wf_mutex_abandon, false};
+static const struct wf_future_kind lock_kind = {mutex_future_begin, mutex_future_granted,
+                                                wf_mutex_abandon, false};
 
 void weft_lock_future(weft_wait_future *future, weft_mutex *mutex)
 {
@@ -243,7 +214,7 @@ static const struct wf_future_kind recv_kind = {recv_begin, NULL, wf_chan_abando
 
 void weft_send_future(weft_wait_future *future, weft_chan *chan, const void *item)
 {
-    /* Only read. */
+    /* The cast drops const: a sent item is only read. */
     wf_future_set_up(future, &send_kind, item != NULL ? chan : NULL)->item =
         (void *)(uintptr_t)item;
 }
@@ -253,7 +224,7 @@ void weft_recv_future(weft_wait_future *future, weft_chan *chan, void *item)
     wf_future_set_up(future, &recv_kind, item != NULL ? chan : NULL)->item = item;
 }
 
-/* ---- one value, every value, the newest ---------------------------------------------------- */
+/* ---- oneshot, broadcast, watch ------------------------------------------------------------- */
 
 static intptr_t oneshot_begin(struct wf_future_wait *wait, struct weft_task *self)
 {
@@ -266,13 +237,13 @@ static intptr_t oneshot_granted(struct wf_future_wait *wait)
     return wf_oneshot_granted(wait->object, wait->item);
 }
 
-static void oneshot_abandon(struct wf_wait_node *node)
+static void oneshot_future_abandon(struct wf_wait_node *node)
 {
     wf_oneshot_abandon(wf_container_of(node, struct wf_future_wait, node)->object);
 }
 
-static const struct wf_future_kind oneshot_kind = {oneshot_begin, oneshot_granted, oneshot_abandon,
-                                                   true};
+static const struct wf_future_kind oneshot_kind = {oneshot_begin, oneshot_granted,
+                                                   oneshot_future_abandon, true};
 
 void weft_oneshot_future(weft_wait_future *future, weft_oneshot *oneshot, void **value)
 {
@@ -288,7 +259,7 @@ static intptr_t broadcast_begin(struct wf_future_wait *wait, struct weft_task *s
                : -EINVAL;
 }
 
-/* Something has come, and may be gone again. */
+/* An item was sent, and may be overwritten by now. */
 static intptr_t broadcast_granted(struct wf_future_wait *wait)
 {
     wf_node_reset(&wait->node);

@@ -2,14 +2,14 @@
 /*
  * sync/group.c - waiting until counted work is done: wait group and latch.
  *
- * A word has the count and a bit that says whether anybody waits.  Who takes the last one away
- * while the bit is set does it under the lock of the queue, and lets everybody go on; all else is a
- * compare-and-exchange.  Who waits mostly has the group in its frame, and leaves as soon as it is
- * 0: so whoever finds it 0 lets the lock pass first.
+ * The word is the count and a bit that says that there may be waiters.  If the bit is set, the
+ * caller that takes the count to 0 does so under the lock of the queue, and grants all waiters.
+ * Every other operation is one compare-and-exchange.  A waiter mostly has the group in its frame,
+ * and leaves as soon as the count is 0: so a caller that finds it 0 drains the lock first.
  */
 #include <errno.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/sync.h"
 
 #define WAITERS UINT64_C(1)
@@ -26,18 +26,18 @@ static uint64_t count_of(uint64_t word)
     return word >> 1;
 }
 
-/* [any]  Nothing is left, and nobody who saw to that is inside any more. */
-static bool is_done(struct wf_group *group)
+/* [any]  True: the count is 0, and the caller that took it to 0 is done with the group. */
+static bool group_is_done(struct wf_group *group)
 {
-    if (count_of(wf_load_acquire(&group->word)) != 0) { /* (G1) */
+    if (count_of(wf_load_acquire(&group->word)) != 0) { /* (sync.G1) */
         return false;
     }
-    wf_lock_pass(&group->queue.lock);
+    wf_lock_drain(&group->queue.lock);
     return true;
 }
 
-/* [locked]  Lets all go on. */
-static void open_gate(struct wf_group *group, struct wf_wakes *wakes)
+/* [locked]  Grants all waiters. */
+static void group_open(struct wf_group *group, struct wf_wakes *wakes)
 {
     struct wf_wait_node *node;
     while ((node = wf_waitq_claim(&group->queue)) != NULL) {
@@ -45,13 +45,14 @@ static void open_gate(struct wf_group *group, struct wf_wakes *wakes)
     }
 }
 
-/* [any]  `is_locked`: the caller holds the lock.  0: it is less, and if *is_last nobody is told
- * yet; -EAGAIN: that needs the lock; -EINVAL: there are fewer. */
-static int take_away(struct wf_group *group, uint32_t count, bool is_locked, bool *is_last)
+/* [any]  Subtracts.  `is_locked`: the caller holds the lock.  0: done, and if *is_last the caller
+ * must grant the waiters; -EAGAIN: the caller needs the lock for that; -EINVAL: the count is less.
+ */
+static int group_subtract(struct wf_group *group, uint32_t count, bool is_locked, bool *is_last)
 {
     uint64_t word = wf_load_relaxed(&group->word); /* relaxed: the CAS decides */
     uint64_t next;
-    do { /* each lost CAS is an operation of another that was done */
+    do { /* each lost CAS is an operation of another thread that succeeded */
         if (count_of(word) < count) {
             return -EINVAL;
         }
@@ -60,20 +61,20 @@ static int take_away(struct wf_group *group, uint32_t count, bool is_locked, boo
             return -EAGAIN;
         }
         next = *is_last ? 0 : word - ((uint64_t)count << 1);
-    } while (!wf_cas_acq_rel(&group->word, &word, next)); /* (G1) */
+    } while (!wf_cas_acq_rel(&group->word, &word, next)); /* (sync.G1) */
     return 0;
 }
 
-static int done(struct wf_group *group, uint32_t count)
+static int group_done(struct wf_group *group, uint32_t count)
 {
     bool is_last;
-    int rc = take_away(group, count, false, &is_last);
+    int rc = group_subtract(group, count, false, &is_last);
     if (rc == -EAGAIN) {
         struct wf_wakes wakes = {.count = 0};
         wf_lock_acquire(&group->queue.lock);
-        rc = take_away(group, count, true, &is_last);
+        rc = group_subtract(group, count, true, &is_last);
         if (rc == 0 && is_last) {
-            open_gate(group, &wakes);
+            group_open(group, &wakes);
         }
         wf_lock_release(&group->queue.lock);
         wf_wakes_do(&wakes);
@@ -86,9 +87,9 @@ int wf_group_begin(struct wf_group *group, struct wf_wait_node *node)
     wf_lock_acquire(&group->queue.lock);
     uint64_t word;
     bool is_waiting = false;
-    /* (G1); as above */
+    /* (sync.G1); each lost CAS is an operation of another thread that succeeded */
     while (!is_waiting && count_of(word = wf_load_acquire(&group->word)) != 0) {
-        /* relaxed: who was last is seen by the load, or grants */
+        /* relaxed: the load sees the last finisher, or that finisher grants */
         is_waiting = wf_cas_relaxed(&group->word, &word, word | WAITERS);
     }
     if (is_waiting) {
@@ -98,13 +99,13 @@ int wf_group_begin(struct wf_group *group, struct wf_wait_node *node)
     return is_waiting ? -EINPROGRESS : 0;
 }
 
-static int wait_for_all(struct wf_group *group)
+static int group_wait_all(struct wf_group *group)
 {
     struct weft_task *self = wf_task_self();
     if (self != NULL) {
         wf_task_spend(self);
     }
-    if (is_done(group)) {
+    if (group_is_done(group)) {
         return 0;
     }
     struct wf_wait_node node;
@@ -126,23 +127,24 @@ int weft_group_add(weft_group *out, uint32_t count)
     }
     struct wf_group *group = group_of(out);
     uint64_t word = wf_load_relaxed(&group->word); /* relaxed: the CAS decides */
-    do {                                           /* as above */
+    do { /* each lost CAS is an operation of another thread that succeeded */
         if (count_of(word) + count > UINT32_MAX) {
             return -EOVERFLOW;
         }
-        /* relaxed: who adds has not done anything yet; what was done before goes on: (G1) */
+        /* relaxed: the adder has done nothing yet, and a CAS continues the release sequence of
+         * earlier finishers (sync.G1) */
     } while (!wf_cas_relaxed(&group->word, &word, word + ((uint64_t)count << 1)));
     return 0;
 }
 
 int weft_group_done(weft_group *out)
 {
-    return out != NULL ? done(group_of(out), 1) : -EINVAL;
+    return out != NULL ? group_done(group_of(out), 1) : -EINVAL;
 }
 
 int weft_group_wait(weft_group *out)
 {
-    return out != NULL ? wait_for_all(group_of(out)) : -EINVAL;
+    return out != NULL ? group_wait_all(group_of(out)) : -EINVAL;
 }
 
 int64_t weft_group_count(const weft_group *out)
@@ -151,7 +153,7 @@ int64_t weft_group_count(const weft_group *out)
         return -EINVAL;
     }
     const struct wf_group *group = (const struct wf_group *)(const void *)out;
-    return (int64_t)count_of(wf_load_relaxed(&group->word)); /* relaxed: a number */
+    return (int64_t)count_of(wf_load_relaxed(&group->word)); /* relaxed: a hint */
 }
 
 /* ---- latch --------------------------------------------------------------------------------- */
@@ -167,12 +169,12 @@ int weft_latch_init(weft_latch *latch, uint32_t count)
 
 int weft_latch_count_down(weft_latch *latch, uint32_t count)
 {
-    return latch != NULL ? done(group_of(&latch->group), count) : -EINVAL;
+    return latch != NULL ? group_done(group_of(&latch->group), count) : -EINVAL;
 }
 
 int weft_latch_wait(weft_latch *latch)
 {
-    return latch != NULL ? wait_for_all(group_of(&latch->group)) : -EINVAL;
+    return latch != NULL ? group_wait_all(group_of(&latch->group)) : -EINVAL;
 }
 
 int weft_latch_try(weft_latch *latch)
@@ -180,5 +182,5 @@ int weft_latch_try(weft_latch *latch)
     if (latch == NULL) {
         return -EINVAL;
     }
-    return is_done(group_of(&latch->group)) ? 0 : -EAGAIN;
+    return group_is_done(group_of(&latch->group)) ? 0 : -EAGAIN;
 }

@@ -1,39 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/mutex.c - one at a time.
+ * sync/mutex.c - mutual exclusion.
  *
- * The word has who holds it, and what there is to be done when it is let go of:
+ * The word is the holder, and flags that say what an unlock has to do:
  *
- *   WAITERS   the queue may have somebody in it
- *   WOKEN     one of them was taken out and told to try; until it has tried nobody else is told
- *   HANDOVER  the first in the queue was too late often enough: it gets the mutex, not the chance
+ *   WAITERS   the queue may have waiters
+ *   WOKEN     a waiter was taken out and woken to retry; no other is woken until it has retried
+ *   HANDOVER  the first waiter was overtaken often enough: it is given the mutex, not a retry
  *
- *   0       --lock: CAS-->    holder            nobody else is about: one step to lock ...
+ *   0       --lock: CAS-->    holder            uncontended: one step to lock ...
  *   holder  --unlock: CAS-->  0                 ... and one to unlock
- *   flags   --lock: CAS-->    holder | flags    others wait, and are overtaken
- *   holder | WAITERS         --unlock-->  WAITERS | WOKEN   the first is told to try
- *   holder | WAITERS | WOKEN --unlock-->  the same without holder
- *   holder | HANDOVER        --unlock-->  the first | WAITERS
+ *   flags   --lock: CAS-->    holder | flags    the caller overtakes the waiters
+ *   holder | WAITERS         --unlock-->  WAITERS | WOKEN     the first waiter retries
+ *   holder | WAITERS | WOKEN --unlock-->  WAITERS | WOKEN
+ *   holder | HANDOVER        --unlock-->  the first waiter | WAITERS
  *
- * Flags change under the lock of the queue only; but for WOKEN, which who was woken takes off in
- * the step by which it locks.  HANDOVER is never there without a holder, so that nobody is
- * overtaken once more.
+ * Flags change only under the lock of the queue, except WOKEN: the woken waiter clears it in the
+ * step that locks.  HANDOVER is never set without a holder, so the waiter is not overtaken again.
  *
- * Why others may overtake: a mutex that is handed over to a task that does not run yet stays locked
- * until that task has its turn, and all who come meanwhile join the queue: from then on each lock
- * costs a switch.  Four tasks on two workers that lock, add one and unlock take 42 ns each time if
- * the mutex is always handed over, and 25 if others may be faster once; 64 tasks 31 and 20.  On one
- * worker there is no difference.  docs/adr/0014-a-mutex-may-be-overtaken.md has the rest.
+ * Why the mutex may be overtaken: a mutex that is handed over to a task that does not run yet stays
+ * locked until that task runs, and all callers meanwhile join the queue: each lock then costs a
+ * switch.  Four tasks on two workers that lock, add one and unlock take 42 ns each time if the
+ * mutex is always handed over, and 25 if others may overtake once; 64 tasks take 31 and 20.  On one
+ * worker there is no difference.  docs/adr/0014-mutex-barging-limited-to-one.md has the rest.
  *
- * What a task has done in one turn is paid for before it locks, never between lock and unlock: so
- * no task is made to yield while it has a mutex, at least not by that mutex.
+ * A task spends its budget before it locks, never between lock and unlock: so the mutex makes no
+ * task yield while it holds it.
  *
- * Whoever unlocks touches the mutex for the last time in the step by which it lets go, or under the
- * lock of the queue, which who was handed the mutex lets pass: so the next holder may free it.
+ * The last access of an unlock to the mutex is the step that releases it, or is under the lock of
+ * the queue, which a waiter that was handed the mutex drains: so the next holder may free it.
  */
 #include <errno.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/sync.h"
 
 enum flag {
@@ -44,36 +43,38 @@ enum flag {
 #define FLAGS ((uintptr_t)(WAITERS | WOKEN | HANDOVER))
 
 /* What a node was granted: its `result`. */
-enum granted {
-    A_CHANCE,
-    THE_MUTEX,
+enum mutex_grant {
+    GRANT_RETRY,
+    GRANT_MUTEX,
 };
 
 _Static_assert(sizeof(struct wf_mutex) <= sizeof(weft_mutex), "it fits");
 _Static_assert(alignof(struct wf_mutex) <= alignof(weft_mutex), "it fits");
-_Static_assert(offsetof(struct wf_mutex, held) == 0, "a report shows the address of the mutex");
+_Static_assert(offsetof(struct wf_mutex, owned) == 0, "a report shows the address of the mutex");
 
 static struct wf_mutex *mutex_of(weft_mutex *mutex)
 {
     return (struct wf_mutex *)(void *)mutex;
 }
 
-static uintptr_t holder_in(uintptr_t word)
+static uintptr_t mutex_holder(uintptr_t word)
 {
     return word & ~FLAGS;
 }
 
 bool wf_mutex_is_held(const struct wf_mutex *mutex, uintptr_t holder)
 {
-    return holder_in(wf_load_relaxed(&mutex->word)) == holder; /* relaxed: who has it knows */
+    return mutex_holder(wf_load_relaxed(&mutex->word)) == holder; /* relaxed: its own */
 }
 
 /* ---- unlock -------------------------------------------------------------------------------- */
 
-/* [locked, holder]  Somebody is told to try, or gets the mutex; gives the task to be woken. */
-static struct weft_task *choose(struct wf_mutex *mutex, uintptr_t holder, bool *is_handed_over)
+/* [locked, holder]  Grants the first waiter a retry or the mutex.  The task that the caller must
+ * wake, or NULL. */
+static struct weft_task *mutex_grant_first(struct wf_mutex *mutex, uintptr_t holder,
+                                           bool *is_handed_over)
 {
-    /* relaxed: nobody else changes it while we have both the mutex and the lock. */
+    /* relaxed: no other thread changes it while the caller has the mutex and the lock. */
     const uintptr_t word = wf_load_relaxed(&mutex->word);
     struct wf_wait_node *node = (word & WOKEN) == 0 ? wf_waitq_claim(&mutex->queue) : NULL;
     const uintptr_t waiters = wf_plain_load(&mutex->queue.first) != NULL ? WAITERS : 0;
@@ -85,30 +86,31 @@ static struct weft_task *choose(struct wf_mutex *mutex, uintptr_t holder, bool *
     if ((word & HANDOVER) != 0) {
         WF_REACHED("mutex.handed_over");
         *is_handed_over = true;
-        node->result = THE_MUTEX;
-        /* relaxed: it is told by its grant. */
+        node->result = GRANT_MUTEX;
+        /* relaxed: the grant orders it (sync.Q1) */
         wf_store_relaxed(&mutex->word, (uintptr_t)node->item | waiters);
     } else {
-        node->result = A_CHANCE;
+        node->result = GRANT_RETRY;
         wf_store_relaxed(&mutex->word, holder | WOKEN | waiters);
     }
     return wf_waitq_grant(node);
 }
 
-/* [holder]  Out of the list of what it holds. */
-static __attribute__((noinline)) void unlock_slowly(struct wf_mutex *mutex, uintptr_t holder)
+/* [holder]  Unlocks, with or without waiters.  The caller keeps the list of owned
+ * locks. */
+static __attribute__((noinline)) void mutex_release(struct wf_mutex *mutex, uintptr_t holder)
 {
     struct weft_task *task = NULL;
     bool is_done = false;
-    while (!is_done) { /* a second turn lets go; a third only if somebody came in between */
+    while (!is_done) { /* the second iteration releases; a third follows a new waiter */
         uintptr_t word = wf_load_relaxed(&mutex->word); /* relaxed: the CAS decides */
         if (word == holder || (word & (WOKEN | HANDOVER)) == WOKEN) {
-            is_done = wf_cas_release(&mutex->word, &word, word & FLAGS); /* (M1) */
+            is_done = wf_cas_release(&mutex->word, &word, word & FLAGS); /* (sync.M1) */
         } else {
             wf_lock_acquire(&mutex->queue.lock);
-            struct weft_task *chosen = choose(mutex, holder, &is_done);
+            struct weft_task *granted = mutex_grant_first(mutex, holder, &is_done);
             wf_lock_release(&mutex->queue.lock);
-            task = chosen != NULL ? chosen : task;
+            task = granted != NULL ? granted : task;
         }
     }
     if (task != NULL) {
@@ -116,69 +118,70 @@ static __attribute__((noinline)) void unlock_slowly(struct wf_mutex *mutex, uint
     }
 }
 
-/* [any]  By a thread, or not the newest of what the task holds. */
-static __attribute__((noinline)) int unlock_any(struct wf_mutex *mutex, struct weft_task *self)
+/* [any]  Unlocks for a thread, or for a task whose newest lock is another one. */
+static __attribute__((noinline)) int mutex_unlock_slow(struct wf_mutex *mutex,
+                                                       struct weft_task *self)
 {
     const uintptr_t holder = wf_holder_of(self);
     if (!wf_mutex_is_held(mutex, holder)) {
         return -EPERM;
     }
     if (self != NULL) {
-        wf_held_remove(self, &mutex->held);
+        wf_owned_lock_remove(self, &mutex->owned);
     }
-    unlock_slowly(mutex, holder);
+    mutex_release(mutex, holder);
     return 0;
 }
 
-/* [the task, holder]  Others wait.  `next` is what it held before. */
-static __attribute__((noinline)) int unlock_contended(struct wf_mutex *mutex,
-                                                      struct weft_task *self, struct wf_held *next)
+/* [the task, holder]  There are waiters.  `next` is the newest lock after the unlock. */
+static __attribute__((noinline)) int
+mutex_unlock_contended(struct wf_mutex *mutex, struct weft_task *self, struct wf_owned_lock *next)
 {
-    unlock_slowly(mutex, (uintptr_t)self);
-    self->held = next;
+    mutex_release(mutex, (uintptr_t)self);
+    self->owned_locks = next;
     return 0;
 }
 
-/* What is rare here and in weft_mutex_lock is the last call of its function: so nothing has to be
- * saved on the way to the locked instruction, which waits for every store before it. */
+/* The slow paths here and in weft_mutex_lock are tail calls: so no register has to be saved before
+ * the locked instruction, which waits for every store before it. */
 
-WF_ASKS_THREAD int weft_mutex_unlock(weft_mutex *out)
+WF_READS_TLS int weft_mutex_unlock(weft_mutex *out)
 {
     if (out == NULL) {
         return -EINVAL;
     }
     struct wf_mutex *mutex = mutex_of(out);
-    struct weft_task *self = wf_task_here();
-    if (self == NULL || self->held != &mutex->held) {
-        return unlock_any(mutex, self);
+    struct weft_task *self = wf_task_self_inline();
+    if (self == NULL || self->owned_locks != &mutex->owned) {
+        return mutex_unlock_slow(mutex, self);
     }
-    /* It is the task's, without a look at the word, which would wait for the step that locked it.
-     */
-    struct wf_held *next = mutex->held.next;
+    /* The list shows that the task holds it.  A load of the word would wait for the locked
+     * instruction of the lock. */
+    struct wf_owned_lock *next = mutex->owned.next;
     uintptr_t word = (uintptr_t)self;
-    if (!wf_cas_release(&mutex->word, &word, 0)) { /* (M1) */
-        return unlock_contended(mutex, self, next);
+    if (!wf_cas_release(&mutex->word, &word, 0)) { /* (sync.M1) */
+        return mutex_unlock_contended(mutex, self, next);
     }
-    self->held = next;
+    self->owned_locks = next;
     return 0;
 }
 
-/* [the task, closer]  The task ends. */
-static void release_for(struct wf_held *held, struct weft_task *task)
+/* [the task, closer]  Unlocks for a task that ends. */
+static void mutex_release_for(struct wf_owned_lock *owned, struct weft_task *task)
 {
-    unlock_slowly(wf_container_of(held, struct wf_mutex, held), wf_holder_of(task));
+    mutex_release(wf_container_of(owned, struct wf_mutex, owned), wf_holder_of(task));
 }
 
-/* [any]  One that was told to try does not: the next may. */
-static void pass_chance_on(struct wf_mutex *mutex)
+/* [waiter, closer]  A woken waiter does not retry: grants the retry to the next waiter. */
+static void mutex_pass_retry_on(struct wf_mutex *mutex)
 {
     struct weft_task *task = NULL;
     wf_lock_acquire(&mutex->queue.lock);
     uintptr_t word = wf_fetch_and_relaxed(&mutex->word, ~(uintptr_t)WOKEN); /* relaxed: a flag */
-    /* Who has the mutex will find the queue; if nobody has it we have to look. */
-    struct wf_wait_node *node = holder_in(word) == 0 ? wf_waitq_claim(&mutex->queue) : NULL;
+    /* A holder serves the queue when it unlocks.  Without a holder, this caller must. */
+    struct wf_wait_node *node = mutex_holder(word) == 0 ? wf_waitq_claim(&mutex->queue) : NULL;
     if (node != NULL) {
-        node->result = A_CHANCE;
+        node->result = GRANT_RETRY;
         (void)wf_fetch_or_relaxed(&mutex->word, (uintptr_t)WOKEN); /* relaxed: a flag */
         task = wf_waitq_grant(node);
     }
@@ -188,103 +191,103 @@ static void pass_chance_on(struct wf_mutex *mutex)
     }
 }
 
-/* [any, not locked] */
-static void pass_on(struct wf_wait_node *node)
+/* [waiter, closer, not locked] */
+static void mutex_pass_on(struct wf_wait_node *node)
 {
     struct wf_mutex *mutex = wf_container_of(node->queue, struct wf_mutex, queue);
-    if (node->result == THE_MUTEX) {
-        unlock_slowly(mutex, (uintptr_t)node->item);
+    if (node->result == GRANT_MUTEX) {
+        mutex_release(mutex, (uintptr_t)node->item);
     } else {
-        pass_chance_on(mutex);
+        mutex_pass_retry_on(mutex);
     }
 }
 
 /* ---- lock ---------------------------------------------------------------------------------- */
 
-static int hold(struct wf_mutex *mutex, struct weft_task *self)
+static int mutex_set_owner(struct wf_mutex *mutex, struct weft_task *self)
 {
     if (self != NULL) {
-        wf_held_push(self, &mutex->held, release_for);
+        wf_owned_lock_add(self, &mutex->owned, mutex_release_for);
     }
     return 0;
 }
 
-/* [any]  Locks it if nobody has it.  `taken_off` is WOKEN for who was woken, else 0. */
-static bool take(struct wf_mutex *mutex, uintptr_t holder, uintptr_t taken_off)
+/* [any]  Locks a free mutex, and clears `cleared`: WOKEN for a woken waiter, else 0.  False: it is
+ * not free. */
+static bool mutex_take(struct wf_mutex *mutex, uintptr_t holder, uintptr_t cleared)
 {
     uintptr_t word = wf_load_relaxed(&mutex->word); /* relaxed: the CAS decides */
-    while (holder_in(word) == 0) {
-        /* (M1); each lost one is a step of another */
-        if (wf_cas_acquire(&mutex->word, &word, (word & ~taken_off) | holder)) {
+    while (mutex_holder(word) == 0) {
+        /* (sync.M1); each lost CAS is a step of another thread */
+        if (wf_cas_acquire(&mutex->word, &word, (word & ~cleared) | holder)) {
             return true;
         }
     }
     return false;
 }
 
-/* [any]  The same for a while: who has it may be about to unlock it, on another CPU. */
-static bool take_spinning(struct wf_mutex *mutex, uintptr_t holder, uintptr_t taken_off)
+/* [any]  As mutex_take, with retries: the holder may be about to unlock, on another CPU. */
+static bool mutex_spin(struct wf_mutex *mutex, uintptr_t holder, uintptr_t cleared)
 {
     unsigned hints = wf_backoff_first();
     while (hints <= WF_BACKOFF_MAX) {
-        if (take(mutex, holder, taken_off)) {
+        if (mutex_take(mutex, holder, cleared)) {
             return true;
         }
         wf_backoff(&hints);
     }
-    return take(mutex, holder, taken_off);
+    return mutex_take(mutex, holder, cleared);
 }
 
-/* [waiter]  0: it is locked; -EINPROGRESS: the node stands in the queue. */
-static int take_or_queue(struct wf_mutex *mutex, struct wf_wait_node *node, bool is_woken)
+/* [waiter]  0: it is locked; -EINPROGRESS: the node is in the queue. */
+static int mutex_take_or_queue(struct wf_mutex *mutex, struct wf_wait_node *node, bool is_woken)
 {
     const uintptr_t holder = (uintptr_t)node->item;
-    const uintptr_t taken_off = is_woken ? WOKEN : 0;
-    const bool has_waited_enough = node->count >= WF_MUTEX_LOSSES_MAX;
+    const uintptr_t cleared = is_woken ? WOKEN : 0;
+    const bool needs_handover = node->count >= WF_MUTEX_LOSSES_MAX;
     bool is_taken;
     wf_lock_acquire(&mutex->queue.lock);
     uintptr_t word = wf_load_relaxed(&mutex->word); /* relaxed: the CAS decides */
     uintptr_t next;
-    do { /* each lost one is a step of another */
-        is_taken = holder_in(word) == 0;
-        next = (word & ~taken_off) |
-               (is_taken ? holder : WAITERS | (has_waited_enough ? (uintptr_t)HANDOVER : 0));
-    } while (!wf_cas_acquire(&mutex->word, &word, next)); /* (M1) */
+    do { /* each lost CAS is a step of another thread */
+        is_taken = mutex_holder(word) == 0;
+        next = (word & ~cleared) |
+               (is_taken ? holder : WAITERS | (needs_handover ? (uintptr_t)HANDOVER : 0));
+    } while (!wf_cas_acquire(&mutex->word, &word, next)); /* (sync.M1) */
     if (!is_taken && is_woken) {
         wf_waitq_push_front(&mutex->queue, node);
     } else if (!is_taken) {
         wf_waitq_push(&mutex->queue, node);
     }
     wf_lock_release(&mutex->queue.lock);
-    return is_taken ? hold(mutex, node->waiter.task) : -EINPROGRESS;
+    return is_taken ? mutex_set_owner(mutex, node->waiter.task) : -EINPROGRESS;
 }
 
-/* [the report of deadlocks] */
-static const struct weft_task *holder_awaited(const struct wf_parting *parting)
+/* [the report of deadlocks]  The task that holds the mutex. */
+static const struct weft_task *mutex_blocked_on(const struct wf_abandon_hook *hook)
 {
-    const struct wf_mutex *mutex =
-        wf_container_of(wf_node_of(parting)->queue, struct wf_mutex, queue);
-    return wf_holder_task(holder_in(wf_load_relaxed(&mutex->word))); /* relaxed: nothing runs */
+    const struct wf_mutex *mutex = wf_container_of(wf_node_of(hook)->queue, struct wf_mutex, queue);
+    return wf_holder_task(mutex_holder(wf_load_relaxed(&mutex->word))); /* relaxed: nothing runs */
 }
 
 int wf_mutex_begin(struct wf_mutex *mutex, struct wf_wait_node *node, uintptr_t holder)
 {
     node->item = (void *)holder;
-    node->pass_on = pass_on;
-    node->parting.awaited = holder_awaited;
-    return take_or_queue(mutex, node, false);
+    node->pass_on = mutex_pass_on;
+    node->hook.blocked_on = mutex_blocked_on;
+    return mutex_take_or_queue(mutex, node, false);
 }
 
 int wf_mutex_granted(struct wf_wait_node *node)
 {
     struct wf_mutex *mutex = wf_container_of(node->queue, struct wf_mutex, queue);
-    if (node->result == THE_MUTEX || take_spinning(mutex, (uintptr_t)node->item, WOKEN)) {
-        return hold(mutex, node->waiter.task);
+    if (node->result == GRANT_MUTEX || mutex_spin(mutex, (uintptr_t)node->item, WOKEN)) {
+        return mutex_set_owner(mutex, node->waiter.task);
     }
     WF_REACHED("mutex.too_late");
     node->count++;
     wf_node_reset(node);
-    return take_or_queue(mutex, node, true);
+    return mutex_take_or_queue(mutex, node, true);
 }
 
 void wf_mutex_abandon(struct wf_wait_node *node)
@@ -292,14 +295,14 @@ void wf_mutex_abandon(struct wf_wait_node *node)
     wf_waitq_abandon(node);
 }
 
-static __attribute__((noinline)) int lock_slowly(struct wf_mutex *mutex, struct weft_task *self,
-                                                 uintptr_t holder)
+static __attribute__((noinline)) int mutex_lock_contended(struct wf_mutex *mutex,
+                                                          struct weft_task *self, uintptr_t holder)
 {
     if (wf_mutex_is_held(mutex, holder)) {
         return -EDEADLK;
     }
-    if (take_spinning(mutex, holder, 0)) {
-        return hold(mutex, self);
+    if (mutex_spin(mutex, holder, 0)) {
+        return mutex_set_owner(mutex, self);
     }
     int rc = self != NULL ? wf_interrupted(self) : 0;
     if (rc != 0) {
@@ -308,7 +311,7 @@ static __attribute__((noinline)) int lock_slowly(struct wf_mutex *mutex, struct 
     struct wf_wait_node node;
     wf_node_init(&node, self);
     rc = wf_mutex_begin(mutex, &node, holder);
-    while (rc == -EINPROGRESS) { /* until it has it: see HANDOVER; or may not wait on */
+    while (rc == -EINPROGRESS) { /* ends with the mutex, see HANDOVER, or an interruption */
         rc = wf_waitq_wait(&node, WEFT_WAIT_MUTEX, mutex, WEFT_NEVER);
         if (rc != 0) {
             return rc;
@@ -324,46 +327,47 @@ static __attribute__((noinline)) int lock_slowly(struct wf_mutex *mutex, struct 
     return rc;
 }
 
-/* [any]  A thread, or a task that has to let others run first. */
-static __attribute__((noinline)) int lock_any(struct wf_mutex *mutex, struct weft_task *self)
+/* [any]  Locks for a thread, or for a task whose budget is used up. */
+static __attribute__((noinline)) int mutex_lock_slow(struct wf_mutex *mutex, struct weft_task *self)
 {
     if (self != NULL) {
         wf_task_yield(self);
     }
     const uintptr_t holder = wf_holder_of(self);
-    return take(mutex, holder, 0) ? hold(mutex, self) : lock_slowly(mutex, self, holder);
+    return mutex_take(mutex, holder, 0) ? mutex_set_owner(mutex, self)
+                                        : mutex_lock_contended(mutex, self, holder);
 }
 
-WF_ASKS_THREAD int weft_mutex_lock(weft_mutex *out)
+WF_READS_TLS int weft_mutex_lock(weft_mutex *out)
 {
     if (out == NULL) {
         return -EINVAL;
     }
     struct wf_mutex *mutex = mutex_of(out);
-    struct weft_task *self = wf_task_here();
-    if (__builtin_expect(self == NULL || !wf_has_spent(self), 0)) {
-        return lock_any(mutex, self);
+    struct weft_task *self = wf_task_self_inline();
+    if (__builtin_expect(self == NULL || !wf_budget_left(self), 0)) {
+        return mutex_lock_slow(mutex, self);
     }
     uintptr_t word = 0;
-    if (wf_cas_acquire(&mutex->word, &word, (uintptr_t)self)) { /* (M1) */
-        return hold(mutex, self);
+    if (wf_cas_acquire(&mutex->word, &word, (uintptr_t)self)) { /* (sync.M1) */
+        return mutex_set_owner(mutex, self);
     }
-    return lock_slowly(mutex, self, (uintptr_t)self);
+    return mutex_lock_contended(mutex, self, (uintptr_t)self);
 }
 
-WF_ASKS_THREAD int weft_mutex_try_lock(weft_mutex *out)
+WF_READS_TLS int weft_mutex_try_lock(weft_mutex *out)
 {
     if (out == NULL) {
         return -EINVAL;
     }
     struct wf_mutex *mutex = mutex_of(out);
-    struct weft_task *self = wf_task_here();
+    struct weft_task *self = wf_task_self_inline();
     if (self != NULL) {
-        wf_spend(self); /* who tries in a loop must let the holder run */
+        wf_budget_spend(self); /* a task that polls in a loop must let the holder run */
     }
     const uintptr_t holder = wf_holder_of(self);
-    if (take(mutex, holder, 0)) {
-        return hold(mutex, self);
+    if (mutex_take(mutex, holder, 0)) {
+        return mutex_set_owner(mutex, self);
     }
     return wf_mutex_is_held(mutex, holder) ? -EDEADLK : -EAGAIN;
 }
@@ -374,5 +378,5 @@ int weft_mutex_is_locked(const weft_mutex *out)
         return -EINVAL;
     }
     const struct wf_mutex *mutex = (const struct wf_mutex *)(const void *)out;
-    return holder_in(wf_load_relaxed(&mutex->word)) != 0 ? 1 : 0; /* relaxed: a look */
+    return mutex_holder(wf_load_relaxed(&mutex->word)) != 0 ? 1 : 0; /* relaxed: a hint */
 }

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/notify.c - "look again", with at most one permit kept.
+ * sync/notify.c - an event that waiters check for, with at most one permit kept.
  *
- * A word says whether there is a permit, or somebody may wait.  While nobody does, to notify and to
- * take the permit are a compare-and-exchange each.  If somebody waits, the lock of the queue
- * decides between who waits, who notifies and who leaves.  To notify where there is a permit
- * already is an exchange all the same: who takes the permit has to see what was done before each of
- * them.
+ * The word says whether there is a permit, or whether there may be waiters.  Without waiters, to
+ * notify and to take the permit are one compare-and-exchange each.  With waiters, the lock of the
+ * queue orders waiters, notifiers and waiters that leave.  A notifier that finds a permit exchanges
+ * it all the same: the waiter that takes the permit must see what each notifier did before.
  *
  * Invariant: the queue is not empty => the word is WAITERS.
  */
 #include <errno.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/sync.h"
 
 enum {
     NOTHING,
     PERMIT,
-    WAITERS, /* perhaps: who has left does not take it back */
+    WAITERS, /* a hint: a waiter that leaves does not clear it */
 };
 
 _Static_assert(sizeof(struct wf_notify) <= sizeof(weft_notify), "it fits");
@@ -28,26 +27,26 @@ static struct wf_notify *notify_of(weft_notify *notify)
     return (struct wf_notify *)(void *)notify;
 }
 
-/* What is expected here is guessed, and not looked for: a load of a word that this CPU has just
- * exchanged waits until that is done. */
+/* The expected word is a guess, not a load: a load of a word that this CPU has just exchanged waits
+ * until the exchange is done. */
 
-/* [any] */
-static bool take(struct wf_notify *notify)
+/* [any]  Takes the permit.  False: there is none. */
+static bool notify_take(struct wf_notify *notify)
 {
     uint64_t word = PERMIT;
-    if (!wf_cas_acquire(&notify->word, &word, NOTHING)) { /* (F1) */
+    if (!wf_cas_acquire(&notify->word, &word, NOTHING)) { /* (sync.F1) */
         return false;
     }
-    wf_lock_pass(&notify->queue.lock); /* whoever notified may be inside still */
+    wf_lock_drain(&notify->queue.lock); /* the notifier may still hold it */
     return true;
 }
 
-/* [any]  False: somebody waits. */
-static bool keep(struct wf_notify *notify)
+/* [any]  Stores a permit.  False: there may be waiters. */
+static bool notify_keep(struct wf_notify *notify)
 {
     uint64_t word = NOTHING;
-    while (word != WAITERS) { /* each lost CAS is an operation of another that was done */
-        if (wf_cas_release(&notify->word, &word, PERMIT)) { /* (F1) */
+    while (word != WAITERS) { /* each lost CAS is an operation of another thread that succeeded */
+        if (wf_cas_release(&notify->word, &word, PERMIT)) { /* (sync.F1) */
             return true;
         }
     }
@@ -58,10 +57,10 @@ static __attribute__((noinline)) void notify_waiter(struct wf_notify *notify)
 {
     struct weft_task *task = NULL;
     wf_lock_acquire(&notify->queue.lock);
-    if (!keep(notify)) {
+    if (!notify_keep(notify)) {
         struct wf_wait_node *node = wf_waitq_claim(&notify->queue);
         const bool is_last = wf_plain_load(&notify->queue.first) == NULL;
-        if (is_last) { /* (F1) release, if it is a permit */
+        if (is_last) { /* (sync.F1) release, if it is a permit */
             wf_store_release(&notify->word, node != NULL ? NOTHING : PERMIT);
         }
         task = node != NULL ? wf_waitq_grant(node) : NULL;
@@ -74,25 +73,25 @@ static __attribute__((noinline)) void notify_waiter(struct wf_notify *notify)
 
 static void notify_one(struct wf_notify *notify)
 {
-    if (!keep(notify)) {
+    if (!notify_keep(notify)) {
         notify_waiter(notify);
     }
 }
 
-static void pass_on(struct wf_wait_node *node)
+static void notify_pass_on(struct wf_wait_node *node)
 {
     notify_one(wf_container_of(node->queue, struct wf_notify, queue));
 }
 
 int wf_notify_begin(struct wf_notify *notify, struct wf_wait_node *node)
 {
-    node->pass_on = pass_on;
+    node->pass_on = notify_pass_on;
     wf_lock_acquire(&notify->queue.lock);
     uint64_t word = wf_load_relaxed(&notify->word); /* relaxed: the CAS decides */
     uint64_t next;
-    do { /* as above */
+    do { /* each lost CAS is an operation of another thread that succeeded */
         next = word == PERMIT ? NOTHING : WAITERS;
-    } while (!wf_cas_acquire(&notify->word, &word, next)); /* (F1) */
+    } while (!wf_cas_acquire(&notify->word, &word, next)); /* (sync.F1) */
     if (next == WAITERS) {
         wf_waitq_push(&notify->queue, node);
     }
@@ -100,7 +99,8 @@ int wf_notify_begin(struct wf_notify *notify, struct wf_wait_node *node)
     return next == WAITERS ? -EINPROGRESS : 0;
 }
 
-static __attribute__((noinline)) int wait_slowly(struct wf_notify *notify, struct weft_task *self)
+static __attribute__((noinline)) int notify_wait_slow(struct wf_notify *notify,
+                                                      struct weft_task *self)
 {
     struct wf_wait_node node;
     int rc = self != NULL ? wf_interrupted(self) : 0;
@@ -112,16 +112,16 @@ static __attribute__((noinline)) int wait_slowly(struct wf_notify *notify, struc
     return rc == -EINPROGRESS ? wf_waitq_wait(&node, WEFT_WAIT_NOTIFY, notify, WEFT_NEVER) : rc;
 }
 
-WF_ASKS_THREAD int weft_notify_wait(weft_notify *out)
+WF_READS_TLS int weft_notify_wait(weft_notify *out)
 {
     if (out == NULL) {
         return -EINVAL;
     }
-    struct weft_task *self = wf_task_here();
+    struct weft_task *self = wf_task_self_inline();
     if (self != NULL) {
-        wf_spend(self);
+        wf_budget_spend(self);
     }
-    return take(notify_of(out)) ? 0 : wait_slowly(notify_of(out), self);
+    return notify_take(notify_of(out)) ? 0 : notify_wait_slow(notify_of(out), self);
 }
 
 int weft_notify_try(weft_notify *out)
@@ -130,8 +130,8 @@ int weft_notify_try(weft_notify *out)
         return -EINVAL;
     }
     struct wf_notify *notify = notify_of(out);
-    /* relaxed: the CAS decides; who tries again and again takes the line from nobody */
-    return wf_load_relaxed(&notify->word) == PERMIT && take(notify) ? 0 : -EAGAIN;
+    /* relaxed: the CAS decides; a caller that polls takes the cache line from no other CPU */
+    return wf_load_relaxed(&notify->word) == PERMIT && notify_take(notify) ? 0 : -EAGAIN;
 }
 
 int weft_notify_one(weft_notify *out)
@@ -153,7 +153,7 @@ int weft_notify_all(weft_notify *out)
     struct wf_notify *notify = notify_of(out);
     wf_lock_acquire(&notify->queue.lock);
     if (wf_load_relaxed(&notify->word) == WAITERS) { /* relaxed: only changed under the lock now */
-        wf_store_relaxed(&notify->word, NOTHING); /* relaxed: grants carry what was done before */
+        wf_store_relaxed(&notify->word, NOTHING);    /* relaxed: the grants order it (sync.Q1) */
         while ((node = wf_waitq_claim(&notify->queue)) != NULL) {
             wf_wakes_add(&wakes, node);
         }

@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/once.c - something that is done once: weft_once, and a value that is made once.
+ * sync/once.c - a function that runs once (weft_once), and a value that is made once (weft_cell).
  *
- * NEW -> RUNNING by whoever comes first, and RUNNING -> DONE if nobody waits: two compare-and-
- * exchanges.  Who waits makes it AWAITED, under the lock of the queue; from then on the word
- * changes under that lock.  AWAITED -> DONE lets all who wait go on.  If it could not be done, the
- * turn is handed to who waits longest, while it stays AWAITED; if nobody waits it is NEW again.
+ *   NEW      --begin: CAS-->           RUNNING   the first caller becomes the runner
+ *   RUNNING  --end: CAS-->             DONE      without waiters: two compare-and-exchanges in all
+ *   RUNNING  --a waiter: CAS-->        AWAITED   under the lock of the queue, as all steps below
+ *   AWAITED  --end: store-->           DONE      grants all waiters
+ *   AWAITED  --end, failed: -->        AWAITED   the first waiter becomes the runner
+ *   AWAITED  --end, failed: store-->   NEW       the queue is empty
+ *   RUNNING  --end, failed: CAS-->     NEW
  *
- * Whoever does it may not come back: by weft_fail, or because its runtime is closed by force.  So
- * it leaves a cleanup and a parting behind, which hand it on.
+ * The function may never return: because of weft_fail, or because a forced close ends its task.  So
+ * the runner has a cleanup and an abandon hook, which make the next waiter the runner.
  */
 #include <errno.h>
 #include <pthread.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/sync.h"
 
 enum {
     NEW,
     RUNNING,
-    AWAITED, /* running, and somebody may wait */
+    AWAITED, /* running, and there may be waiters */
     DONE,
 };
 
-/* What the wait gives to who has to do it next. */
-#define YOUR_TURN 1
+/* The result of a wait that makes the waiter the runner. */
+#define IS_RUNNER 1
 
 _Static_assert(sizeof(struct wf_once) <= sizeof(weft_once), "it fits");
 _Static_assert(offsetof(struct wf_once, word) == 0 && DONE == WEFT_ONCE_DONE, "read by users");
@@ -34,76 +37,75 @@ static struct wf_once *once_of(weft_once *once)
     return (struct wf_once *)(void *)once;
 }
 
-/* Who calls; never 0. */
-static uintptr_t caller(const struct weft_task *self)
+/* The name of the calling task or thread; never 0. */
+static uintptr_t once_caller(const struct weft_task *self)
 {
     return self != NULL ? (uintptr_t)self : (uintptr_t)pthread_self() | 1;
 }
 
-/* [the one who does it]  The same, when somebody waits. */
-static __attribute__((noinline)) void leave_waiters(struct wf_once *once, bool is_done)
+/* [runner]  As once_end, with waiters. */
+static __attribute__((noinline)) void once_end_slow(struct wf_once *once, bool is_done)
 {
     struct wf_wakes wakes = {.count = 0};
     struct wf_wait_node *node;
     wf_lock_acquire(&once->queue.lock);
     if (is_done) {
-        wf_store_release(&once->word, DONE); /* (O1) */
+        wf_store_release(&once->word, DONE); /* (sync.O1) */
         while ((node = wf_waitq_claim(&once->queue)) != NULL) {
             wf_wakes_add(&wakes, node);
         }
     } else if ((node = wf_waitq_claim(&once->queue)) != NULL) {
-        wf_plain_store(&node->result, YOUR_TURN);
+        wf_plain_store(&node->result, IS_RUNNER);
         wf_wakes_add(&wakes, node);
     } else {
-        wf_store_release(&once->word, NEW); /* (O1): what was begun is seen by who begins anew */
+        wf_store_release(&once->word, NEW); /* (sync.O1): the next runner sees what this one did */
     }
     wf_lock_release(&once->queue.lock);
     wf_wakes_do(&wakes);
 }
 
-/* [the one who does it]  It is done, or not. */
-static void end_turn(struct wf_once *once, bool is_done)
+/* [runner]  The function has run, or has failed. */
+static void once_end(struct wf_once *once, bool is_done)
 {
     uint64_t word = RUNNING;
-    if (!wf_cas_release(&once->word, &word, is_done ? DONE : NEW)) { /* (O1) */
-        leave_waiters(once, is_done);
+    if (!wf_cas_release(&once->word, &word, is_done ? DONE : NEW)) { /* (sync.O1) */
+        once_end_slow(once, is_done);
     }
 }
 
-/* [the one who does it]  The same, if it was known by name. */
-static void leave(struct wf_once *once, bool is_done)
+/* [runner]  As once_end, for a runner that has set `owner`. */
+static void once_leave(struct wf_once *once, bool is_done)
 {
-    wf_store_relaxed(&once->owner, 0); /* relaxed: only compared with the reader's own name */
-    end_turn(once, is_done);
+    wf_store_relaxed(&once->owner, 0); /* relaxed: a reader compares it with its own name only */
+    once_end(once, is_done);
 }
 
-static void pass_on(struct wf_wait_node *node)
+static void once_pass_on(struct wf_wait_node *node)
 {
-    if (wf_plain_load(&node->result) == YOUR_TURN) {
-        leave(wf_container_of(node->queue, struct wf_once, queue), false);
+    if (wf_plain_load(&node->result) == IS_RUNNER) {
+        once_leave(wf_container_of(node->queue, struct wf_once, queue), false);
     }
 }
 
-/* [any] */
-static bool take_turn(struct wf_once *once)
+/* [any]  True: the caller is the runner. */
+static bool once_try_begin(struct wf_once *once)
 {
     uint64_t word = NEW;
-    return wf_cas_acquire(&once->word, &word, RUNNING); /* (O1) */
+    return wf_cas_acquire(&once->word, &word, RUNNING); /* (sync.O1) */
 }
 
-/* 0: it was done; YOUR_TURN: the caller does it; -EINPROGRESS: another one does. */
 int wf_once_begin(struct wf_once *once, struct wf_wait_node *node)
 {
-    node->pass_on = pass_on;
+    node->pass_on = once_pass_on;
     int rc = -EAGAIN;
     wf_lock_acquire(&once->queue.lock);
-    while (rc == -EAGAIN) { /* each turn but the last is another's that began or ended */
-        uint64_t word = wf_load_acquire(&once->word); /* (O1) */
+    while (rc == -EAGAIN) { /* each iteration but the last lost to a step of another caller */
+        uint64_t word = wf_load_acquire(&once->word); /* (sync.O1) */
         if (word == NEW) {
-            rc = take_turn(once) ? YOUR_TURN : -EAGAIN;
+            rc = once_try_begin(once) ? IS_RUNNER : -EAGAIN;
         } else if (word == DONE) {
             rc = 0;
-        } else if (word == AWAITED || /* relaxed: carries nothing; the lock orders the queue */
+        } else if (word == AWAITED || /* relaxed: the lock orders the queue */
                    wf_cas_relaxed(&once->word, &word, AWAITED)) {
             rc = -EINPROGRESS;
         }
@@ -115,53 +117,53 @@ int wf_once_begin(struct wf_once *once, struct wf_wait_node *node)
     return rc;
 }
 
-/* Who does it, in the frame in which it is done. */
-struct doing {
+/* The runner, in the frame in which the function runs. */
+struct once_run {
     struct wf_once *once;
     struct weft_task *self;
-    weft_cleanup cleanup;      /* for weft_fail */
-    struct wf_parting parting; /* for a forced close */
+    weft_cleanup cleanup;        /* for weft_fail */
+    struct wf_abandon_hook hook; /* for a forced close */
 };
 
-static void hand_on(void *arg)
+static void once_cleanup(void *arg)
 {
-    struct doing *doing = arg;
-    wf_parting_remove(doing->self, &doing->parting);
-    leave(doing->once, false);
+    struct once_run *run = arg;
+    wf_abandon_hook_remove(run->self, &run->hook);
+    once_leave(run->once, false);
 }
 
-static void forget(struct wf_parting *parting)
+static void once_abandon(struct wf_abandon_hook *hook)
 {
-    leave(wf_container_of(parting, struct doing, parting)->once, false);
+    once_leave(wf_container_of(hook, struct once_run, hook)->once, false);
 }
 
-static intptr_t do_it(struct wf_once *once, struct weft_task *self, weft_fn fn, void *arg)
+static intptr_t once_run_fn(struct wf_once *once, struct weft_task *self, weft_fn fn, void *arg)
 {
     const bool is_green = self != NULL && self->body != WF_BODY_POLL;
-    struct doing doing = {.once = once, .self = self, .parting = {.forget = forget}};
-    wf_store_relaxed(&once->owner, caller(self)); /* relaxed: as above */
+    struct once_run run = {.once = once, .self = self, .hook = {.abandon = once_abandon}};
+    wf_store_relaxed(&once->owner, once_caller(self)); /* relaxed: see once_leave */
     if (is_green) {
-        weft_cleanup_push(&doing.cleanup, hand_on, &doing);
-        wf_parting_add(self, &doing.parting);
+        weft_cleanup_push(&run.cleanup, once_cleanup, &run);
+        wf_abandon_hook_add(self, &run.hook);
     }
     const intptr_t result = fn(arg);
     if (is_green) {
-        wf_parting_remove(self, &doing.parting);
-        weft_cleanup_pop(&doing.cleanup, 0);
+        wf_abandon_hook_remove(self, &run.hook);
+        weft_cleanup_pop(&run.cleanup, 0);
     }
-    leave(once, result >= 0);
+    once_leave(once, result >= 0);
     return result;
 }
 
-static __attribute__((noinline)) intptr_t do_slowly(struct wf_once *once, weft_fn fn, void *arg)
+static __attribute__((noinline)) intptr_t once_do_slow(struct wf_once *once, weft_fn fn, void *arg)
 {
     struct weft_task *self = wf_task_self();
     struct wf_wait_node node;
-    if (wf_load_relaxed(&once->owner) == caller(self)) { /* relaxed: as above */
+    if (wf_load_relaxed(&once->owner) == once_caller(self)) { /* relaxed: see once_leave */
         return -EDEADLK;
     }
-    if (take_turn(once)) {
-        return do_it(once, self, fn, arg);
+    if (once_try_begin(once)) {
+        return once_run_fn(once, self, fn, arg);
     }
     wf_node_init(&node, self);
     int rc = wf_once_begin(once, &node);
@@ -169,13 +171,13 @@ static __attribute__((noinline)) intptr_t do_slowly(struct wf_once *once, weft_f
         rc = wf_waitq_wait(&node, WEFT_WAIT_ONCE, once, WEFT_NEVER);
         rc = rc == 0 ? wf_plain_load(&node.result) : rc;
     }
-    return rc == YOUR_TURN ? do_it(once, self, fn, arg) : rc;
+    return rc == IS_RUNNER ? once_run_fn(once, self, fn, arg) : rc;
 }
 
-/* Others call weft_once_is_done, which is the same and inline; the model's words are no words. */
+/* Users call weft_once_is_done, which is inline; it cannot read the model checker's atomics. */
 bool wf_once_is_done(const struct wf_once *once)
 {
-    return wf_load_acquire(&once->word) == DONE; /* (O1) */
+    return wf_load_acquire(&once->word) == DONE; /* (sync.O1) */
 }
 
 intptr_t weft_once_do(weft_once *out, weft_fn fn, void *arg)
@@ -183,10 +185,10 @@ intptr_t weft_once_do(weft_once *out, weft_fn fn, void *arg)
     if (out == NULL || fn == NULL) {
         return -EINVAL;
     }
-    return wf_once_is_done(once_of(out)) ? 0 : do_slowly(once_of(out), fn, arg);
+    return wf_once_is_done(once_of(out)) ? 0 : once_do_slow(once_of(out), fn, arg);
 }
 
-/* ---- a value ------------------------------------------------------------------------------- */
+/* ---- cells --------------------------------------------------------------------------------- */
 
 _Static_assert(sizeof(struct wf_cell) <= sizeof(weft_cell), "it fits");
 _Static_assert(offsetof(struct wf_cell, value) == offsetof(weft_cell, value), "read by users");
@@ -196,47 +198,47 @@ static struct wf_cell *cell_of(weft_cell *cell)
     return (struct wf_cell *)(void *)cell;
 }
 
-struct making {
+struct cell_make {
     struct wf_cell *cell;
     void *(*make)(void *arg);
     void *arg;
 };
 
-/* [the one whose turn it is] */
-static void put(struct wf_cell *cell, void *value)
+/* [runner] */
+static void cell_put(struct wf_cell *cell, void *value)
 {
-    wf_store_release(&cell->value, value); /* (O2) */
+    wf_store_release(&cell->value, value); /* release: pairs with the load of weft_cell_get */
 }
 
-static intptr_t make_value(void *arg)
+static intptr_t cell_make_value(void *arg)
 {
-    const struct making *making = arg;
-    void *value = making->make(making->arg);
+    const struct cell_make *args = arg;
+    void *value = args->make(args->arg);
     if (value == NULL) {
         return -ENOMEM;
     }
-    put(making->cell, value);
+    cell_put(args->cell, value);
     return 0;
 }
 
-/* Of one who comes with a value while another makes one: if that fails, it is its turn. */
-struct bringing {
+/* A value for weft_cell_set, while another runner makes one: used if that runner fails. */
+struct cell_set {
     struct wf_cell *cell;
     void *value;
 };
 
-static intptr_t bring_value(void *arg)
+static intptr_t cell_set_value(void *arg)
 {
-    const struct bringing *bringing = arg;
-    put(bringing->cell, bringing->value);
-    return 1; /* by this call */
+    const struct cell_set *args = arg;
+    cell_put(args->cell, args->value);
+    return 1; /* set by this call */
 }
 
-static __attribute__((noinline)) int set_slowly(struct wf_cell *cell, void *value)
+static __attribute__((noinline)) int cell_set_slow(struct wf_cell *cell, void *value)
 {
-    struct bringing bringing = {.cell = cell, .value = value};
+    struct cell_set args = {.cell = cell, .value = value};
     const int rc =
-        wf_once_is_done(&cell->once) ? 0 : (int)do_slowly(&cell->once, bring_value, &bringing);
+        wf_once_is_done(&cell->once) ? 0 : (int)once_do_slow(&cell->once, cell_set_value, &args);
     return rc == 0 ? -EEXIST : rc < 0 ? rc : 0;
 }
 
@@ -246,12 +248,12 @@ int weft_cell_set(weft_cell *out, void *value)
         return -EINVAL;
     }
     struct wf_cell *cell = cell_of(out);
-    if (!take_turn(&cell->once)) {
-        return set_slowly(cell, value);
+    if (!once_try_begin(&cell->once)) {
+        return cell_set_slow(cell, value);
     }
-    /* Nothing that could end the task comes in between, so nobody has to know whose turn it is. */
-    put(cell, value);
-    end_turn(&cell->once, true);
+    /* The task cannot end in between, so the runner needs no cleanup, hook or name. */
+    cell_put(cell, value);
+    once_end(&cell->once, true);
     return 0;
 }
 
@@ -260,9 +262,9 @@ int weft_cell_make(weft_cell *out, void *(*make)(void *arg), void *arg, void **v
     if (out == NULL || make == NULL || value == NULL) {
         return -EINVAL;
     }
-    struct making making = {.cell = cell_of(out), .make = make, .arg = arg};
-    const int rc = (int)weft_once_do(&out->once, make_value, &making);
-    /* relaxed: if it was done, that was seen (O1) */
-    *value = rc < 0 ? NULL : wf_load_relaxed(&making.cell->value);
+    struct cell_make args = {.cell = cell_of(out), .make = make, .arg = arg};
+    const int rc = (int)weft_once_do(&out->once, cell_make_value, &args);
+    /* relaxed: weft_once_do has acquired (sync.O1) */
+    *value = rc < 0 ? NULL : wf_load_relaxed(&args.cell->value);
     return rc < 0 ? rc : 0;
 }

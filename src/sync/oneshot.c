@@ -1,84 +1,86 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/oneshot.c - one value, once.
+ * sync/oneshot.c - one value, sent once.
  *
- * One word is state and lock in one: who wants to change anything takes the state out, leaving
- * HELD, and puts the next one in by a plain store.  That store is the last that anybody does to the
- * oneshot, so it may lie in the frame of the one that receives.
+ * One word is state and lock in one: to change anything, a caller exchanges the state for HELD, and
+ * stores the next state by a plain store.  That store is its last access to the oneshot, so the
+ * oneshot may lie in the frame of the receiver.
  *
  *     EMPTY --send--> SENT --recv--> TAKEN
- *       |  \--recv--> WAITED --send--> SENT          waiter: who is to be woken
+ *       |  \--recv--> WAITED --send--> SENT          `waiter` is the receiver
  *       |               |  \--cancel, deadline--> EMPTY
  *       +--close------> CLOSED <--close--+
  *
- * Who waits leaves WAITED only by taking the state out, so whoever holds it may touch the waiter. A
- * task of the same runtime is woken after the store, by its address; a thread, and a task of
- * another runtime, which may be gone with it, before: they see HELD, and look until they see the
- * rest.
+ * The receiver leaves WAITED only while it holds the word, so another holder of the word may touch
+ * the waiter.  The sender wakes a task of its own runtime after the store, by its address.  It
+ * wakes a thread, or a task of another runtime, before the store, because both may be gone after
+ * it: they see HELD, and wait for the next state.
  */
 #include <errno.h>
 #include <stdalign.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/chan.h"
 
 enum { EMPTY, HELD, WAITED, SENT, TAKEN, CLOSED };
 
 struct wf_oneshot {
-    wf_atomic_u32 word;       /* [any: exchange]  see above */
+    wf_atomic_u32 word;       /* [any: exchange]  the state */
     struct wf_waiter *waiter; /* [held]  while WAITED */
     void *value;              /* [held: write] [receiver: read]  once SENT */
 };
 
-/* What others know of a wait. */
-struct wait {
+/* A receiver that waits. */
+struct oneshot_wait {
     struct wf_waiter waiter;
-    struct wf_parting parting;
+    struct wf_abandon_hook hook;
     struct wf_oneshot *oneshot;
 };
 
 _Static_assert(sizeof(struct wf_oneshot) <= sizeof(weft_oneshot), "it fits");
 _Static_assert(alignof(struct wf_oneshot) <= alignof(weft_oneshot), "it fits");
 
-static struct wf_oneshot *inside(weft_oneshot *oneshot)
+static struct wf_oneshot *oneshot_of(weft_oneshot *oneshot)
 {
     return (struct wf_oneshot *)(void *)oneshot;
 }
 
-/* [any]  Takes the state out. */
-static inline uint32_t hold(struct wf_oneshot *oneshot)
+/* [any]  Takes the word: its state. */
+static inline uint32_t oneshot_lock(struct wf_oneshot *oneshot)
 {
     uint32_t state;
-    unsigned looks = 0;
-    /* (O1) */
-    while ((state = wf_exchange_acquire(&oneshot->word, HELD)) == HELD) { /* for a few steps */
-        wf_spin_pause(&oneshot->word, HELD, looks++);
+    unsigned polls = 0;
+    /* (sync.S1) */
+    while ((state = wf_exchange_acquire(&oneshot->word, HELD)) ==
+           HELD) { /* ends: it is held for a few steps */
+        wf_spin_pause(&oneshot->word, HELD, polls++);
     }
     return state;
 }
 
-/* [held]  The oneshot may be gone from here on, if it was sent or closed. */
-static inline void put(struct wf_oneshot *oneshot, uint32_t state)
+/* [held]  Releases the word with this state.  The oneshot may be gone after this, if the state is
+ * SENT or CLOSED. */
+static inline void oneshot_unlock(struct wf_oneshot *oneshot, uint32_t state)
 {
-    wf_store_release(&oneshot->word, state); /* (O1) */
+    wf_store_release(&oneshot->word, state); /* (sync.S1) */
 #ifdef WF_MODEL
     (void)wf_futex_wake(&oneshot->word, MODEL_THREADS_MAX); /* see spin.c */
 #endif
 }
 
-/* [any]  The state, as soon as nobody holds it. */
-static inline uint32_t state_of(struct wf_oneshot *oneshot)
+/* [any]  The state, as soon as the word is free. */
+static inline uint32_t oneshot_state(struct wf_oneshot *oneshot)
 {
     uint32_t state;
-    unsigned looks = 0;
-    while ((state = wf_load_acquire(&oneshot->word)) == HELD) { /* (O1) */
-        wf_spin_pause(&oneshot->word, HELD, looks++);
+    unsigned polls = 0;
+    while ((state = wf_load_acquire(&oneshot->word)) == HELD) { /* (sync.S1) */
+        wf_spin_pause(&oneshot->word, HELD, polls++);
     }
     return state;
 }
 
-/* [held, WAITED]  Ends the wait by this state. */
-static void put_and_wake(struct wf_oneshot *oneshot, uint32_t state)
+/* [held, WAITED]  Releases the word with this state, and wakes the receiver. */
+static void oneshot_unlock_and_wake(struct wf_oneshot *oneshot, uint32_t state)
 {
     struct wf_worker *worker = wf_worker_self();
     struct wf_waiter *waiter = wf_plain_load(&oneshot->waiter);
@@ -86,58 +88,58 @@ static void put_and_wake(struct wf_oneshot *oneshot, uint32_t state)
     if (task == NULL || worker == NULL || worker->pool != task->pool) {
         wf_waiter_wake(waiter);
         WF_JITTER();
-        put(oneshot, state);
+        oneshot_unlock(oneshot, state);
     } else {
-        put(oneshot, state);
+        oneshot_unlock(oneshot, state);
         WF_JITTER();
         wf_task_wake_on(worker, task);
     }
 }
 
-int weft_oneshot_send(weft_oneshot *outside, void *value)
+int weft_oneshot_send(weft_oneshot *out, void *value)
 {
-    if (outside == NULL) {
+    if (out == NULL) {
         return -EINVAL;
     }
-    struct wf_oneshot *oneshot = inside(outside);
-    const uint32_t state = hold(oneshot);
+    struct wf_oneshot *oneshot = oneshot_of(out);
+    const uint32_t state = oneshot_lock(oneshot);
     switch (state) {
     case EMPTY:
         wf_plain_store(&oneshot->value, value);
-        put(oneshot, SENT);
+        oneshot_unlock(oneshot, SENT);
         return 0;
     case WAITED:
         wf_plain_store(&oneshot->value, value);
-        put_and_wake(oneshot, SENT);
+        oneshot_unlock_and_wake(oneshot, SENT);
         return 0;
     default:
-        put(oneshot, state);
+        oneshot_unlock(oneshot, state);
         return state == CLOSED ? -EPIPE : -EALREADY;
     }
 }
 
-int weft_oneshot_close(weft_oneshot *outside)
+int weft_oneshot_close(weft_oneshot *out)
 {
-    if (outside == NULL) {
+    if (out == NULL) {
         return -EINVAL;
     }
-    struct wf_oneshot *oneshot = inside(outside);
-    const uint32_t state = hold(oneshot);
+    struct wf_oneshot *oneshot = oneshot_of(out);
+    const uint32_t state = oneshot_lock(oneshot);
     if (state == WAITED) {
-        put_and_wake(oneshot, CLOSED);
+        oneshot_unlock_and_wake(oneshot, CLOSED);
         return 0;
     }
-    put(oneshot, state == EMPTY ? CLOSED : state);
+    oneshot_unlock(oneshot, state == EMPTY ? CLOSED : state);
     return state == CLOSED ? -EPIPE : 0;
 }
 
-/* [receiver]  What a state says to it; -EAGAIN: nothing yet. */
-static inline int take(struct wf_oneshot *oneshot, uint32_t state, void **value)
+/* [receiver]  The result of a receive in this state; -EAGAIN: there is no value yet. */
+static inline int oneshot_take(struct wf_oneshot *oneshot, uint32_t state, void **value)
 {
-    if (state == SENT) { /* but somebody else may be faster */
-        state = hold(oneshot);
+    if (state == SENT) { /* another receiver may take it first */
+        state = oneshot_lock(oneshot);
         void *sent = wf_plain_load(&oneshot->value);
-        put(oneshot, TAKEN);
+        oneshot_unlock(oneshot, TAKEN);
         if (state == SENT) {
             if (value != NULL) {
                 *value = sent;
@@ -157,113 +159,115 @@ static inline int take(struct wf_oneshot *oneshot, uint32_t state, void **value)
     }
 }
 
-/* [receiver, closer]  Stops to wait; the state that ended it, or EMPTY. */
-static uint32_t stop(struct wf_oneshot *oneshot)
+/* [receiver, closer]  Ends the wait.  The state that ended it before, or EMPTY. */
+static uint32_t oneshot_stop(struct wf_oneshot *oneshot)
 {
-    const uint32_t state = hold(oneshot);
-    put(oneshot, state == WAITED ? EMPTY : state);
+    const uint32_t state = oneshot_lock(oneshot);
+    oneshot_unlock(oneshot, state == WAITED ? EMPTY : state);
     return state == WAITED ? EMPTY : state;
 }
 
-/* [closer]  The task will never run again. */
-static void forget(struct wf_parting *parting)
+/* [closer]  The task never runs again. */
+static void oneshot_abandon(struct wf_abandon_hook *hook)
 {
-    (void)stop(wf_container_of(parting, struct wait, parting)->oneshot);
+    (void)oneshot_stop(wf_container_of(hook, struct oneshot_wait, hook)->oneshot);
 }
 
-/* [receiver]  Waits until the state is one that ends the wait, or EMPTY: *rc says why. */
-static inline __attribute__((always_inline)) uint32_t wait_in_task(struct weft_task *self,
-                                                                   struct wait *wait, int *rc)
+/* [receiver]  Waits.  The state that ended the wait; EMPTY: it was interrupted, and *rc says why.
+ */
+static inline __attribute__((always_inline)) uint32_t
+oneshot_wait_task(struct weft_task *self, struct oneshot_wait *wait, int *rc)
 {
     uint32_t state;
-    wf_parting_add(self, &wait->parting);
+    wf_abandon_hook_add(self, &wait->hook);
     wf_wait_begin(self, WEFT_WAIT_RECEIVE, wait->oneshot);
-    for (;;) { /* Ends with the value, the close, or when it may not wait on. */
+    for (;;) { /* Ends with the value, the close, or an interruption. */
         wf_suspend(self);
-        state = state_of(wait->oneshot);
+        state = oneshot_state(wait->oneshot);
         if (state != WAITED) {
             break;
         }
         *rc = wf_interrupted(self);
         if (*rc != 0) {
-            state = stop(wait->oneshot);
+            state = oneshot_stop(wait->oneshot);
             break;
         }
     }
     wf_wait_end(self);
-    wf_parting_remove(self, &wait->parting);
+    wf_abandon_hook_remove(self, &wait->hook);
     return state;
 }
 
-int wf_oneshot_begin(weft_oneshot *outside, struct wf_waiter *waiter, void **value)
+int wf_oneshot_begin(weft_oneshot *out, struct wf_waiter *waiter, void **value)
 {
-    struct wf_oneshot *oneshot = inside(outside);
-    const uint32_t state = hold(oneshot);
+    struct wf_oneshot *oneshot = oneshot_of(out);
+    const uint32_t state = oneshot_lock(oneshot);
     if (state == EMPTY) {
         wf_plain_store(&oneshot->waiter, waiter);
-        put(oneshot, WAITED);
+        oneshot_unlock(oneshot, WAITED);
         return -EINPROGRESS;
     }
-    put(oneshot, state);
-    return take(oneshot, state, value);
+    oneshot_unlock(oneshot, state);
+    return oneshot_take(oneshot, state, value);
 }
 
-int wf_oneshot_granted(weft_oneshot *outside, void **value)
+int wf_oneshot_granted(weft_oneshot *out, void **value)
 {
-    const uint32_t state = state_of(inside(outside));
-    return state == WAITED ? -EINPROGRESS : take(inside(outside), state, value);
+    const uint32_t state = oneshot_state(oneshot_of(out));
+    return state == WAITED ? -EINPROGRESS : oneshot_take(oneshot_of(out), state, value);
 }
 
-void wf_oneshot_abandon(weft_oneshot *outside)
+void wf_oneshot_abandon(weft_oneshot *out)
 {
-    (void)stop(inside(outside));
+    (void)oneshot_stop(oneshot_of(out));
 }
 
-int weft_oneshot_try_recv(weft_oneshot *outside, void **value)
+int weft_oneshot_try_recv(weft_oneshot *out, void **value)
 {
-    if (outside == NULL) {
+    if (out == NULL) {
         return -EINVAL;
     }
     struct weft_task *self = wf_task_self();
-    const int rc = take(inside(outside), state_of(inside(outside)), value);
+    const int rc = oneshot_take(oneshot_of(out), oneshot_state(oneshot_of(out)), value);
     if (self != NULL) {
         wf_task_spend(self);
     }
     return rc;
 }
 
-/* [any]  There was nothing. */
-static __attribute__((noinline)) int wait_and_take(struct wf_oneshot *oneshot, void **value,
-                                                   struct weft_task *self)
+/* [any]  There is no value yet: waits for it. */
+static __attribute__((noinline)) int oneshot_recv_slow(struct wf_oneshot *oneshot, void **value,
+                                                       struct weft_task *self)
 {
-    struct wait wait = {.parting = {.forget = forget}, .oneshot = oneshot};
+    struct oneshot_wait wait = {.hook = {.abandon = oneshot_abandon}, .oneshot = oneshot};
     int rc = self != NULL ? wf_interrupted(self) : 0;
     wf_waiter_init(&wait.waiter, self);
-    uint32_t state = hold(oneshot);
+    uint32_t state = oneshot_lock(oneshot);
     if (state == EMPTY && rc == 0) {
         wf_plain_store(&oneshot->waiter, &wait.waiter);
-        put(oneshot, WAITED);
+        oneshot_unlock(oneshot, WAITED);
         if (self != NULL) {
-            state = wait_in_task(self, &wait, &rc);
+            state = oneshot_wait_task(self, &wait, &rc);
         } else {
-            (void)wf_parker_park(&wait.waiter.parker, WF_FOREVER); /* woken by the end of it */
-            state = state_of(oneshot);
+            (void)wf_parker_park(&wait.waiter.parker,
+                                 WF_FOREVER); /* the sender or the closer unparks it */
+            state = oneshot_state(oneshot);
         }
     } else {
-        put(oneshot, state);
+        oneshot_unlock(oneshot, state);
     }
-    return state == EMPTY ? rc : take(oneshot, state, value);
+    return state == EMPTY ? rc : oneshot_take(oneshot, state, value);
 }
 
-int weft_oneshot_recv(weft_oneshot *outside, void **value)
+int weft_oneshot_recv(weft_oneshot *out, void **value)
 {
-    if (outside == NULL) {
+    if (out == NULL) {
         return -EINVAL;
     }
     struct weft_task *self = wf_task_self();
-    const int rc = take(inside(outside), state_of(inside(outside)), value);
+    const int rc = oneshot_take(oneshot_of(out), oneshot_state(oneshot_of(out)), value);
     if (rc == -EAGAIN) {
-        return wait_and_take(inside(outside), value, self);
+        return oneshot_recv_slow(oneshot_of(out), value, self);
     }
     if (self != NULL) {
         wf_task_spend(self);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/rwlock.c - many who read, or one who writes.
+ * sync/rwlock.c - readers-writer locks: many readers, or one writer.
  *
- * The word is a number of readers, or who writes, and a bit that says whether anybody waits.  While
- * nobody does, each call is one compare-and-exchange.  The bit sends everybody through the lock of
- * the queue, which then is the only way to change the word; who has to wait sets it in the step
- * that finds the lock taken.  It goes with the last who waits, which may be one who gives up.
+ * The word is the number of readers, or the writer, and a bit that says that there are waiters.
+ * Without waiters, each call is one compare-and-exchange.  The bit sends all callers through the
+ * lock of the queue, and only the holder of that lock then changes the word.  A waiter sets the bit
+ * in the step that finds the lock taken.  The bit is cleared when the last waiter is granted or
+ * leaves.
  *
- * In order of arrival: a writer that waits keeps readers that come later waiting, so it is not
- * starved by them; readers that wait between two writers are let in together, so they are not
- * starved by writers either.  Who leaves the queue may have kept others waiting: it serves them.
- * Where nobody waits yet, who finds it taken stays away for a moment first (wf_backoff).
+ * Waiters are served in the order of their arrival.  A waiting writer keeps later readers waiting,
+ * so readers do not starve it.  Readers that wait between two writers are granted together, so
+ * writers do not starve them either.  A waiter that leaves the queue may have kept others waiting:
+ * it serves them.  Before the first waiter queues, it backs off for a moment (wf_backoff).
  */
 #include <errno.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/sync.h"
 
 #define WAITERS ((uintptr_t)1)
@@ -23,69 +24,71 @@
 
 _Static_assert(sizeof(struct wf_rwlock) <= sizeof(weft_rwlock), "it fits");
 _Static_assert(alignof(struct wf_rwlock) <= alignof(weft_rwlock), "it fits");
-_Static_assert(offsetof(struct wf_rwlock, held) == 0, "a report shows the address of the lock");
+_Static_assert(offsetof(struct wf_rwlock, owned) == 0, "a report shows the address of the lock");
 
 static struct wf_rwlock *rwlock_of(weft_rwlock *rwlock)
 {
     return (struct wf_rwlock *)(void *)rwlock;
 }
 
-static uintptr_t writer_word(uintptr_t holder)
+static uintptr_t rwlock_writer_word(uintptr_t holder)
 {
     return holder | WRITER;
 }
 
-/* `count` of a node says what it wants. */
-enum { TO_READ, TO_WRITE };
+/* What a caller wants: `count` of a node. */
+enum access { TO_READ, TO_WRITE };
 
-/* What the word becomes if one more is let in; 0: it may not be. */
-static uintptr_t word_with(uintptr_t word, uint32_t wanted, uintptr_t holder)
+/* The word after this access is granted; 0: it must wait. */
+static uintptr_t rwlock_word_with(uintptr_t word, uint32_t access, uintptr_t holder)
 {
-    if (wanted == TO_READ) {
+    if (access == TO_READ) {
         return (word & (WAITERS | WRITER)) == 0 ? word + READER : 0;
     }
-    return word == 0 ? writer_word(holder) : 0;
+    return word == 0 ? rwlock_writer_word(holder) : 0;
 }
 
-/* What the word is at first is guessed where nobody else was met lately, and not looked for: a load
- * of a word that this CPU has just exchanged waits until that is done. */
-static uintptr_t guess(const struct wf_rwlock *rwlock, uintptr_t alone)
+/* The word to expect in the first CAS.  If the last caller met no other holder, this is `unshared`,
+ * without a load: a load of a word that this CPU has just exchanged waits until the exchange is
+ * done. */
+static uintptr_t rwlock_expected_word(const struct wf_rwlock *rwlock, uintptr_t unshared)
 {
     /* both relaxed: the CAS decides */
-    return wf_load_relaxed(&rwlock->is_shared) == 0 ? alone : wf_load_relaxed(&rwlock->word);
+    return wf_load_relaxed(&rwlock->is_shared) == 0 ? unshared : wf_load_relaxed(&rwlock->word);
 }
 
-/* [any]  Whether others were met. */
-static void note_others(struct wf_rwlock *rwlock, bool is_shared)
+/* [any]  Sets the hint for rwlock_expected_word. */
+static void rwlock_set_shared(struct wf_rwlock *rwlock, bool is_shared)
 {
-    if ((wf_load_relaxed(&rwlock->is_shared) != 0) != is_shared) { /* both relaxed: for a guess */
+    if ((wf_load_relaxed(&rwlock->is_shared) != 0) != is_shared) { /* both relaxed: a hint */
         wf_store_relaxed(&rwlock->is_shared, is_shared ? 1 : 0);
     }
 }
 
-/* [any] */
-static bool take(struct wf_rwlock *rwlock, uint32_t wanted, uintptr_t holder)
+/* [any]  Takes the lock, unless it must wait. */
+static bool rwlock_take(struct wf_rwlock *rwlock, uint32_t access, uintptr_t holder)
 {
-    uintptr_t word = guess(rwlock, 0);
+    uintptr_t word = rwlock_expected_word(rwlock, 0);
     uintptr_t next;
-    while ((next = word_with(word, wanted, holder)) != 0) {
-        /* (W2); each lost one is another's operation that was done */
+    while ((next = rwlock_word_with(word, access, holder)) != 0) {
+        /* (sync.W1); each lost CAS is an operation of another thread that succeeded */
         if (wf_cas_acquire(&rwlock->word, &word, next)) {
-            note_others(rwlock, word != 0);
-            wf_lock_pass(&rwlock->queue.lock); /* whoever unlocked may be inside still */
+            rwlock_set_shared(rwlock, word != 0);
+            wf_lock_drain(&rwlock->queue.lock); /* an unlock may still hold it */
             return true;
         }
     }
-    note_others(rwlock, true);
+    rwlock_set_shared(rwlock, true);
     return false;
 }
 
-/* [locked]  The bit is set, and this is the rest of the word.  Lets in who may. */
-static void serve(struct wf_rwlock *rwlock, uintptr_t word, struct wf_wakes *wakes)
+/* [locked]  The bit is set, and `word` is the rest of the word.  Grants waiters from the first on,
+ * up to one that must wait. */
+static void rwlock_serve(struct wf_rwlock *rwlock, uintptr_t word, struct wf_wakes *wakes)
 {
     struct wf_wait_node *first;
     while ((first = wf_plain_load(&rwlock->queue.first)) != NULL) {
-        const uintptr_t next = word_with(word, first->count, (uintptr_t)first->item);
+        const uintptr_t next = rwlock_word_with(word, first->count, (uintptr_t)first->item);
         if (next == 0) {
             break;
         }
@@ -94,17 +97,17 @@ static void serve(struct wf_rwlock *rwlock, uintptr_t word, struct wf_wakes *wak
             wf_wakes_add(wakes, first);
         }
     }
-    wf_store_release(&rwlock->word, word | (first != NULL ? WAITERS : 0)); /* (W2) */
+    wf_store_release(&rwlock->word, word | (first != NULL ? WAITERS : 0)); /* (sync.W1) */
 }
 
-/* [any]  Somebody has left the queue. */
-static void serve_those_behind(struct wf_rwlock *rwlock)
+/* [any]  A waiter has left the queue: serves the waiters behind it. */
+static void rwlock_serve_next(struct wf_rwlock *rwlock)
 {
     struct wf_wakes wakes = {.count = 0};
     wf_lock_acquire(&rwlock->queue.lock);
-    const uintptr_t word = wf_load_relaxed(&rwlock->word); /* relaxed: the lock's, if the bit is */
+    const uintptr_t word = wf_load_relaxed(&rwlock->word); /* relaxed: stable if the bit is set */
     if ((word & WAITERS) != 0) {
-        serve(rwlock, word & ~WAITERS, &wakes);
+        rwlock_serve(rwlock, word & ~WAITERS, &wakes);
     }
     wf_lock_release(&rwlock->queue.lock);
     wf_wakes_do(&wakes);
@@ -112,114 +115,118 @@ static void serve_those_behind(struct wf_rwlock *rwlock)
 
 /* ---- unlock -------------------------------------------------------------------------------- */
 
-/* [holder]  One who reads, or the one who writes, has done so; false: somebody waits.  The word may
- * be `*last`, and is what it was last after that. */
-static bool go(struct wf_rwlock *rwlock, uintptr_t *last)
+/* [holder]  Unlocks for a reader or the writer.  False: there are waiters.  *expected is a guess of
+ * the word, and on failure the word that was found. */
+static bool rwlock_unlock_fast(struct wf_rwlock *rwlock, uintptr_t *expected)
 {
-    uintptr_t word = *last;
+    uintptr_t word = *expected;
     while ((word & WAITERS) == 0) {
-        /* (W2); each lost one is another's operation that was done */
+        /* (sync.W1); each lost CAS is an operation of another thread that succeeded */
         if (wf_cas_release(&rwlock->word, &word, (word & WRITER) != 0 ? 0 : word - READER)) {
             return true;
         }
     }
-    *last = word;
+    *expected = word;
     return false;
 }
 
-/* [holder]  The same, whoever waits. */
-static void leave(struct wf_rwlock *rwlock, uintptr_t word)
+/* [holder]  Unlocks, with or without waiters.  `word` is a guess of the word. */
+static void rwlock_release(struct wf_rwlock *rwlock, uintptr_t word)
 {
-    if (go(rwlock, &word)) {
+    if (rwlock_unlock_fast(rwlock, &word)) {
         return;
     }
     struct wf_wakes wakes = {.count = 0};
     wf_lock_acquire(&rwlock->queue.lock);
-    /* Whoever waited may have left and taken the bit away, and then others come and go without the
-     * lock.  Nobody sets it again before we let go. */
-    word = wf_load_relaxed(&rwlock->word); /* relaxed: the lock's, or the CAS decides */
-    if (!go(rwlock, &word)) {
+    /* The last waiter may have left and cleared the bit; then others change the word without the
+     * lock.  The bit is set only under the lock. */
+    word = wf_load_relaxed(
+        &rwlock->word); /* relaxed: stable if the bit is set; else the CAS decides */
+    if (!rwlock_unlock_fast(rwlock, &word)) {
         word &= ~WAITERS;
-        serve(rwlock, (word & WRITER) != 0 ? 0 : word - READER, &wakes);
+        rwlock_serve(rwlock, (word & WRITER) != 0 ? 0 : word - READER, &wakes);
     }
     wf_lock_release(&rwlock->queue.lock);
     wf_wakes_do(&wakes);
 }
 
-/* [the task, closer]  The task that writes ends. */
-static void release_for(struct wf_held *held, struct weft_task *task)
+/* [the task, closer]  Unlocks for a writer that ends. */
+static void rwlock_release_for(struct wf_owned_lock *owned, struct weft_task *task)
 {
-    leave(wf_container_of(held, struct wf_rwlock, held), writer_word(wf_holder_of(task)));
+    rwlock_release(wf_container_of(owned, struct wf_rwlock, owned),
+                   rwlock_writer_word(wf_holder_of(task)));
 }
 
-/* [any]  By one of several who read, or a thread that writes; the word is `word`, or was. */
-static __attribute__((noinline)) int unlock_any(struct wf_rwlock *rwlock, struct weft_task *self,
-                                                uintptr_t word)
+/* [any]  Unlocks for a reader beside others, for a thread, or for a task whose newest lock is
+ * another one.  `word` is the word as it was found. */
+static __attribute__((noinline)) int rwlock_unlock_slow(struct wf_rwlock *rwlock,
+                                                        struct weft_task *self, uintptr_t word)
 {
-    /* If it is the caller's, it is that for as long as we look. */
+    /* `word` may be old.  But while the caller holds the lock, the word keeps its writer, or at
+     * least one reader: so the check never refuses a holder. */
     const bool is_written = (word & WRITER) != 0;
-    if (is_written ? (word & ~WAITERS) != writer_word(wf_holder_of(self)) : word < READER) {
+    if (is_written ? (word & ~WAITERS) != rwlock_writer_word(wf_holder_of(self)) : word < READER) {
         return -EPERM;
     }
     if (is_written && self != NULL) {
-        wf_held_remove(self, &rwlock->held);
+        wf_owned_lock_remove(self, &rwlock->owned);
     }
-    leave(rwlock, word);
+    rwlock_release(rwlock, word);
     return 0;
 }
 
-WF_ASKS_THREAD int weft_rwlock_unlock(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_unlock(weft_rwlock *out)
 {
     if (out == NULL) {
         return -EINVAL;
     }
     struct wf_rwlock *rwlock = rwlock_of(out);
-    struct weft_task *self = wf_task_here();
-    if (self != NULL && self->held == &rwlock->held) { /* it writes */
-        self->held = rwlock->held.next;
-        leave(rwlock, writer_word((uintptr_t)self));
+    struct weft_task *self = wf_task_self_inline();
+    if (self != NULL && self->owned_locks == &rwlock->owned) { /* the task writes */
+        self->owned_locks = rwlock->owned.next;
+        rwlock_release(rwlock, rwlock_writer_word((uintptr_t)self));
         return 0;
     }
-    uintptr_t word = guess(rwlock, READER);
-    if (word == READER && wf_cas_release(&rwlock->word, &word, 0)) { /* (W2) nobody else reads */
+    uintptr_t word = rwlock_expected_word(rwlock, READER);
+    if (word == READER && wf_cas_release(&rwlock->word, &word, 0)) { /* (sync.W1) the only reader */
         return 0;
     }
-    return unlock_any(rwlock, self, word);
+    return rwlock_unlock_slow(rwlock, self, word);
 }
 
 /* ---- lock ---------------------------------------------------------------------------------- */
 
-static void pass_on(struct wf_wait_node *node)
+static void rwlock_pass_on(struct wf_wait_node *node)
 {
-    leave(wf_container_of(node->queue, struct wf_rwlock, queue),
-          node->count == TO_WRITE ? writer_word((uintptr_t)node->item) : READER);
+    rwlock_release(wf_container_of(node->queue, struct wf_rwlock, queue),
+                   node->count == TO_WRITE ? rwlock_writer_word((uintptr_t)node->item) : READER);
 }
 
 void wf_rwlock_abandon(struct wf_wait_node *node)
 {
     struct wf_rwlock *rwlock = wf_container_of(node->queue, struct wf_rwlock, queue);
     wf_waitq_abandon(node);
-    serve_those_behind(rwlock);
+    rwlock_serve_next(rwlock);
 }
 
-static void forget(struct wf_parting *parting)
+static void rwlock_abandon(struct wf_abandon_hook *hook)
 {
-    wf_rwlock_abandon(wf_container_of(parting, struct wf_wait_node, parting));
+    wf_rwlock_abandon(wf_container_of(hook, struct wf_wait_node, hook));
 }
 
-/* [the report of deadlocks]  Who writes; who reads is not known. */
-static const struct weft_task *writer_awaited(const struct wf_parting *parting)
+/* [the report of deadlocks]  The task that writes; readers are not known. */
+static const struct weft_task *rwlock_blocked_on(const struct wf_abandon_hook *hook)
 {
     const struct wf_rwlock *rwlock =
-        wf_container_of(wf_node_of(parting)->queue, struct wf_rwlock, queue);
+        wf_container_of(wf_node_of(hook)->queue, struct wf_rwlock, queue);
     const uintptr_t word = wf_load_relaxed(&rwlock->word); /* relaxed: nothing runs */
     return (word & WRITER) != 0 ? wf_holder_task(word & ~(WAITERS | WRITER)) : NULL;
 }
 
-static int hold(struct wf_rwlock *rwlock, uint32_t wanted, struct weft_task *self)
+static int rwlock_set_owner(struct wf_rwlock *rwlock, uint32_t access, struct weft_task *self)
 {
-    if (wanted == TO_WRITE && self != NULL) {
-        wf_held_push(self, &rwlock->held, release_for);
+    if (access == TO_WRITE && self != NULL) {
+        wf_owned_lock_add(self, &rwlock->owned, rwlock_release_for);
     }
     return 0;
 }
@@ -229,18 +236,18 @@ int wf_rwlock_begin(struct wf_rwlock *rwlock, struct wf_wait_node *node, bool is
 {
     node->count = is_writer ? TO_WRITE : TO_READ;
     node->item = (void *)holder;
-    node->pass_on = pass_on;
-    node->parting.forget = forget;
-    node->parting.awaited = writer_awaited;
+    node->pass_on = rwlock_pass_on;
+    node->hook.abandon = rwlock_abandon;
+    node->hook.blocked_on = rwlock_blocked_on;
     wf_lock_acquire(&rwlock->queue.lock);
     uintptr_t word = wf_load_relaxed(&rwlock->word); /* relaxed: the CAS decides */
     uintptr_t next;
     bool is_taken;
-    do { /* each lost CAS is an operation of another that was done */
-        next = word_with(word, node->count, holder);
+    do { /* each lost CAS is an operation of another thread that succeeded */
+        next = rwlock_word_with(word, node->count, holder);
         is_taken = next != 0;
         next = is_taken ? next : word | WAITERS;
-    } while (!wf_cas_acquire(&rwlock->word, &word, next)); /* (W2) */
+    } while (!wf_cas_acquire(&rwlock->word, &word, next)); /* (sync.W1) */
     if (!is_taken) {
         wf_waitq_push(&rwlock->queue, node);
     }
@@ -250,36 +257,38 @@ int wf_rwlock_begin(struct wf_rwlock *rwlock, struct wf_wait_node *node, bool is
 
 int wf_rwlock_granted(struct wf_wait_node *node, struct wf_rwlock *rwlock)
 {
-    return hold(rwlock, node->count, node->waiter.task);
+    return rwlock_set_owner(rwlock, node->count, node->waiter.task);
 }
 
 bool wf_rwlock_is_written(const struct wf_rwlock *rwlock, uintptr_t holder)
 {
-    /* relaxed: who writes knows */
-    return (wf_load_relaxed(&rwlock->word) & ~WAITERS) == writer_word(holder);
+    /* relaxed: a caller sees its own lock */
+    return (wf_load_relaxed(&rwlock->word) & ~WAITERS) == rwlock_writer_word(holder);
 }
 
-/* [any]  Locks it if others let go of it soon, on another CPU.  Not beside those who wait. */
-static bool take_spinning(struct wf_rwlock *rwlock, uint32_t wanted, uintptr_t holder)
+/* [any]  As rwlock_take, with retries: the holders may be about to unlock, on another CPU.  Gives
+ * up as soon as there are waiters. */
+static bool rwlock_spin(struct wf_rwlock *rwlock, uint32_t access, uintptr_t holder)
 {
     unsigned hints = wf_backoff_first();
     while (hints <= WF_BACKOFF_MAX && (wf_load_relaxed(&rwlock->word) & WAITERS) == 0) {
-        wf_backoff(&hints); /* relaxed above: a guess */
-        if (take(rwlock, wanted, holder)) {
+        wf_backoff(&hints); /* relaxed above: a hint */
+        if (rwlock_take(rwlock, access, holder)) {
             return true;
         }
     }
     return false;
 }
 
-static __attribute__((noinline)) int lock_slowly(struct wf_rwlock *rwlock, struct weft_task *self,
-                                                 uint32_t wanted, uintptr_t holder)
+static __attribute__((noinline)) int rwlock_lock_slow(struct wf_rwlock *rwlock,
+                                                      struct weft_task *self, uint32_t access,
+                                                      uintptr_t holder)
 {
     if (wf_rwlock_is_written(rwlock, holder)) {
         return -EDEADLK;
     }
-    if (take_spinning(rwlock, wanted, holder)) {
-        return hold(rwlock, wanted, self);
+    if (rwlock_spin(rwlock, access, holder)) {
+        return rwlock_set_owner(rwlock, access, self);
     }
     int rc = self != NULL ? wf_interrupted(self) : 0;
     if (rc != 0) {
@@ -287,11 +296,11 @@ static __attribute__((noinline)) int lock_slowly(struct wf_rwlock *rwlock, struc
     }
     struct wf_wait_node node;
     wf_node_init(&node, self);
-    rc = wf_rwlock_begin(rwlock, &node, wanted == TO_WRITE, holder);
+    rc = wf_rwlock_begin(rwlock, &node, access == TO_WRITE, holder);
     if (rc == -EINPROGRESS) {
         rc = wf_waitq_wait(&node, WEFT_WAIT_RWLOCK, rwlock, WEFT_NEVER);
         if (rc != 0) {
-            serve_those_behind(rwlock);
+            rwlock_serve_next(rwlock);
             return rc;
         }
         rc = wf_rwlock_granted(&node, rwlock);
@@ -299,40 +308,40 @@ static __attribute__((noinline)) int lock_slowly(struct wf_rwlock *rwlock, struc
     return rc;
 }
 
-static inline __attribute__((always_inline)) int lock(weft_rwlock *out, uint32_t wanted,
-                                                      bool may_wait)
+static inline __attribute__((always_inline)) int rwlock_lock(weft_rwlock *out, uint32_t access,
+                                                             bool may_wait)
 {
     if (out == NULL) {
         return -EINVAL;
     }
     struct wf_rwlock *rwlock = rwlock_of(out);
-    struct weft_task *self = wf_task_here();
+    struct weft_task *self = wf_task_self_inline();
     if (self != NULL) {
-        wf_spend(self);
+        wf_budget_spend(self);
     }
     const uintptr_t holder = wf_holder_of(self);
-    if (take(rwlock, wanted, holder)) {
-        return hold(rwlock, wanted, self);
+    if (rwlock_take(rwlock, access, holder)) {
+        return rwlock_set_owner(rwlock, access, self);
     }
-    return may_wait ? lock_slowly(rwlock, self, wanted, holder) : -EAGAIN;
+    return may_wait ? rwlock_lock_slow(rwlock, self, access, holder) : -EAGAIN;
 }
 
-WF_ASKS_THREAD int weft_rwlock_read(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_read(weft_rwlock *out)
 {
-    return lock(out, TO_READ, true);
+    return rwlock_lock(out, TO_READ, true);
 }
 
-WF_ASKS_THREAD int weft_rwlock_write(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_write(weft_rwlock *out)
 {
-    return lock(out, TO_WRITE, true);
+    return rwlock_lock(out, TO_WRITE, true);
 }
 
-WF_ASKS_THREAD int weft_rwlock_try_read(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_try_read(weft_rwlock *out)
 {
-    return lock(out, TO_READ, false);
+    return rwlock_lock(out, TO_READ, false);
 }
 
-WF_ASKS_THREAD int weft_rwlock_try_write(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_try_write(weft_rwlock *out)
 {
-    return lock(out, TO_WRITE, false);
+    return rwlock_lock(out, TO_WRITE, false);
 }

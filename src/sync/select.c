@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/select.c - waiting for the first of several.
+ * sync/select.c - waiting for the first of several cases.
  *
- * The locks of all channels that take part are taken, in the order of their addresses.  While they
- * are held nothing can become ready or cease to be, so the cases are looked at in a random order,
- * and the first that can run does: of several that can, each has the same chance.  If none can, a
- * node for each case goes into its channel before the locks are given back: whoever comes later
- * finds it there.  A select meets itself at no time: when it looks, it is in no queue.
+ * The select takes the locks of all its channels, in the order of their addresses.  While it holds
+ * them no channel case can become ready or cease to be.  It checks the cases in a random order, and
+ * the first case that can run does: each ready case has the same chance.  If none can run, the
+ * select puts a node for each case into its channel before it releases the locks, so that each
+ * later peer finds the node.  A select never meets itself: while it checks, it is in no queue.
  *
  * The nodes share a selection, which is won once: by a sender, receiver or closer that claims a
  * node (waitq.c), by a task that ends (join.c), or by the select itself, if its time has come or it
- * may not wait any longer.  So exactly one case runs, or none.  Whoever wins by a channel does so
- * under its lock, and the select takes the locks, one after the other, to leave its queues: all of
- * them, but for the one that has won and whose grant it has seen.
+ * was interrupted.  So exactly one case runs, or none.  A winner wins a channel case under the lock
+ * of the channel.  To leave its queues the select takes the locks one after the other, except that
+ * of the case that has won and whose grant it has seen.
  *
- * Events of the layers above (source.h) are looked at before the locks are taken, which would be
- * held for too long; and may be gone when their case is to run.  Then nothing has been done, and
- * all begins anew.
+ * Events of the layers above (source.h) are checked before the locks are taken, because the check
+ * takes too long for them.  An event may be gone when its case is about to run: then nothing was
+ * done, and the select starts again.
  */
 #include <errno.h>
 #include <string.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/chan.h"
 #include "sync/source.h"
 
-/* Cases without memory. */
-#define FEW 16u
+/* Cases that need no allocation. */
+#define FRAME_CASES 16u
 
-/* Won by the select itself: no case runs. */
-#define NOBODY INT32_MAX
+/* The winner if the select has won itself: no case runs. */
+#define NO_CASE INT32_MAX
 
-/* Nothing was done, and all has to begin anew. */
-#define ANEW (-ERESTART)
+/* Nothing was done, and the select must start again. */
+#define RESTART (-ERESTART)
 
-/* What stands for a case in the lists of others. */
+/* The nodes by which one case waits in its channel, source or task. */
 struct arm {
     struct wf_wait_node node; /* in a channel, or with a source */
     struct wf_joiner joiner;  /* in the list of a task */
@@ -42,21 +42,20 @@ struct arm {
 
 struct select {
     struct wf_selection selection;
-    struct wf_parting parting;
+    struct wf_abandon_hook hook;
     struct weft_task *self; /* NULL: a thread */
     weft_case *cases;
     uint32_t count;
     struct arm *arms;         /* by case */
-    struct weft_chan **chans; /* all that take part, each once, by address */
+    struct weft_chan **chans; /* all channels of the cases, each once, by address */
     uint32_t chan_count;
-    uint32_t *order; /* in which cases are looked at */
-    char *memory;    /* of the arrays; NULL: they lie in the frame */
-    int32_t timer;   /* the case whose time comes first */
-    weft_time at;    /* then; WEFT_NEVER: there is none */
-    bool has_events; /* some case is one */
+    uint32_t *order; /* in which cases are checked */
+    int32_t timer;   /* the earliest time case; NO_CASE: none */
+    weft_time at;    /* its time; WEFT_NEVER: none */
+    bool has_events; /* some case is an event */
 };
 
-/* ---- what is asked for --------------------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------------------------- */
 
 static const struct wf_source *source_of(const weft_case *it)
 {
@@ -65,12 +64,12 @@ static const struct wf_source *source_of(const weft_case *it)
 
 weft_case wf_case_of(const struct wf_source *source, void *item)
 {
-    void *object = (void *)(uintptr_t)source; /* only read */
+    void *object = (void *)(uintptr_t)source; /* the cast drops const: it is only read */
     return (weft_case){.kind = WEFT_CASE_EVENT, .object = object, .item = item};
 }
 
-/* 0: it can never run; 1: it can. */
-static int check_case(const weft_case *it, const struct weft_task *self)
+/* 0: it can never run; 1: it can; negative: it is invalid. */
+static int select_check_case(const weft_case *it, const struct weft_task *self)
 {
     switch (it->kind) {
     case WEFT_CASE_NONE:
@@ -94,14 +93,15 @@ static int check_case(const weft_case *it, const struct weft_task *self)
     }
 }
 
-static int check(const weft_case *cases, size_t count, bool is_trying, const struct weft_task *self)
+static int select_check(const weft_case *cases, size_t count, bool is_trying,
+                        const struct weft_task *self)
 {
     bool is_any = is_trying;
-    if (cases == NULL || count == 0 || count >= NOBODY) {
+    if (cases == NULL || count == 0 || count >= NO_CASE) {
         return -EINVAL;
     }
     for (size_t i = 0; i < count; i++) {
-        const int rc = check_case(&cases[i], self);
+        const int rc = select_check_case(&cases[i], self);
         if (rc < 0) {
             return rc;
         }
@@ -115,43 +115,43 @@ static int check(const weft_case *cases, size_t count, bool is_trying, const str
 
 /* ---- the locks ----------------------------------------------------------------------------- */
 
-/* Into its place by address, unless it is there. */
-static void add_chan(struct select *select, struct weft_chan *chan)
+/* Inserts the channel by address, unless it is there. */
+static void select_add_chan(struct select *select, struct weft_chan *chan)
 {
-    uint32_t place = select->chan_count;
-    while (place > 0 && (uintptr_t)select->chans[place - 1] > (uintptr_t)chan) {
-        place--;
+    uint32_t at = select->chan_count;
+    while (at > 0 && (uintptr_t)select->chans[at - 1] > (uintptr_t)chan) {
+        at--;
     }
-    if (place > 0 && select->chans[place - 1] == chan) {
+    if (at > 0 && select->chans[at - 1] == chan) {
         return;
     }
-    memmove(&select->chans[place + 1], &select->chans[place],
-            (select->chan_count - place) * sizeof(select->chans[0]));
-    select->chans[place] = chan;
+    memmove(&select->chans[at + 1], &select->chans[at],
+            (select->chan_count - at) * sizeof(select->chans[0]));
+    select->chans[at] = chan;
     select->chan_count++;
 }
 
-static void lock_all(struct select *select)
+static void select_lock(struct select *select)
 {
     for (uint32_t i = 0; i < select->chan_count; i++) {
         wf_spin_acquire(&select->chans[i]->lock);
     }
 }
 
-static void unlock_all(struct select *select)
+static void select_unlock(struct select *select)
 {
     for (uint32_t i = 0; i < select->chan_count; i++) {
         wf_spin_release(&select->chans[i]->lock);
     }
 }
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- scanning ------------------------------------------------------------------------------ */
 
-/* Threads that are no workers have no random numbers of their own. */
-static wf_atomic_u64 outside_seed;
+/* Non-worker threads have no random numbers of their own. */
+static wf_atomic_u64 thread_seed;
 
-/* Every order is as likely as any other. */
-static void shuffle(struct select *select)
+/* Fills `order` with a random permutation. */
+static void select_shuffle(struct select *select)
 {
     struct wf_worker *worker = wf_worker_self();
     struct wf_random own;
@@ -159,7 +159,7 @@ static void shuffle(struct select *select)
     if (worker != NULL) {
         random = &worker->random;
     } else {
-        wf_random_init(&own, wf_fetch_add_relaxed(&outside_seed, 1)); /* relaxed: a number */
+        wf_random_init(&own, wf_fetch_add_relaxed(&thread_seed, 1)); /* relaxed: only a seed */
     }
     for (uint32_t i = 0; i < select->count; i++) {
         const uint32_t other = wf_random_below(random, i + 1);
@@ -168,9 +168,9 @@ static void shuffle(struct select *select)
     }
 }
 
-/* [locked: all]  Runs the case if it can: 0 or -EPIPE; an event runs later.  -EAGAIN: it cannot.
- * -ENOMEM: its channel has to grow first. */
-static int try_case(weft_case *it, weft_time now, struct weft_task **woken)
+/* [locked: all]  Runs the case if it can run: 0 or -EPIPE; an event runs later.  -EAGAIN: it cannot
+ * run.  -ENOMEM: its channel must grow first. */
+static int select_try_case(weft_case *it, weft_time now, struct weft_task **woken)
 {
     switch (it->kind) {
     case WEFT_CASE_SEND:
@@ -182,22 +182,23 @@ static int try_case(weft_case *it, weft_time now, struct weft_task **woken)
     case WEFT_CASE_TIME:
         return now >= it->at ? 0 : -EAGAIN;
     case WEFT_CASE_EVENT:
-        return it->result; /* of when it began */
+        return it->result; /* of its begin */
     case WEFT_CASE_NONE:
     default:
         return -EAGAIN;
     }
 }
 
-/* [locked: all]  The first that can run, does: its index.  -EAGAIN; -ENOMEM and the channel. */
-static int look(struct select *select, struct weft_task **woken, struct weft_chan **full)
+/* [locked: all]  Returns the index of the first case, in shuffled order, that could run; it has
+ * run.  -EAGAIN: none can.  -ENOMEM: the channel *full must grow first. */
+static int select_scan(struct select *select, struct weft_task **woken, struct weft_chan **full)
 {
     const weft_time now = select->at != WEFT_NEVER ? wf_clock_now() : 0;
     *woken = NULL;
     for (uint32_t i = 0; i < select->count; i++) {
         const uint32_t index = select->order[i];
         weft_case *it = &select->cases[index];
-        const int rc = try_case(it, now, woken);
+        const int rc = select_try_case(it, now, woken);
         if (rc == -ENOMEM && it->kind == WEFT_CASE_SEND) {
             *full = it->object;
             return rc;
@@ -210,26 +211,27 @@ static int look(struct select *select, struct weft_task **woken, struct weft_cha
     return -EAGAIN;
 }
 
-/* [any]  Leaves all locks held if nothing can run. */
-static int look_at_all(struct select *select)
+/* [any]  Takes all locks, and runs the first case that can run: its index.  -EAGAIN: none can, and
+ * the locks are held.  Else the locks are released. */
+static int select_poll(struct select *select)
 {
     struct weft_task *woken;
     struct weft_chan *full = NULL;
     int rc;
-    for (;;) { /* Ends: each turn a channel grows, or cannot. */
-        lock_all(select);
-        rc = look(select, &woken, &full);
+    for (;;) { /* Ends: a channel grows in each iteration, or cannot. */
+        select_lock(select);
+        rc = select_scan(select, &woken, &full);
         if (rc != -ENOMEM) {
             break;
         }
-        unlock_all(select);
+        select_unlock(select);
         rc = wf_chan_grow(full);
         if (rc != 0) {
             return rc;
         }
     }
     if (rc >= 0) {
-        unlock_all(select);
+        select_unlock(select);
         if (woken != NULL) {
             wf_task_wake(woken);
         }
@@ -239,8 +241,8 @@ static int look_at_all(struct select *select)
 
 /* ---- events -------------------------------------------------------------------------------- */
 
-/* [waiter]  Before the locks are taken. */
-static void begin_events(struct select *select)
+/* [waiter]  Begins all events, before the locks are taken. */
+static void select_begin_events(struct select *select)
 {
     for (uint32_t i = 0; i < select->count; i++) {
         weft_case *it = &select->cases[i];
@@ -255,8 +257,8 @@ static void begin_events(struct select *select)
     }
 }
 
-/* [waiter, closer]  All that have begun. */
-static void end_events(struct select *select)
+/* [waiter, closer]  Ends all events. */
+static void select_end_events(struct select *select)
 {
     for (uint32_t i = 0; i < select->count; i++) {
         if (select->cases[i].kind == WEFT_CASE_EVENT) {
@@ -265,37 +267,37 @@ static void end_events(struct select *select)
     }
 }
 
-/* [waiter]  The case was chosen: its index.  ANEW: what it was chosen for is gone. */
-static int run_event(struct select *select, int index)
+/* [waiter]  Runs the chosen case if it is an event: its index.  RESTART: the event is gone. */
+static int select_run_event(struct select *select, int index)
 {
     weft_case *it = &select->cases[index];
     if (it->kind == WEFT_CASE_EVENT && it->result == 0) {
         it->result = source_of(it)->run(it);
-        return it->result == -EAGAIN ? ANEW : index;
+        return it->result == -EAGAIN ? RESTART : index;
     }
     return index;
 }
 
 /* ---- winning and leaving ------------------------------------------------------------------- */
 
-/* [waiter, closer]  Wins, unless somebody has; gives who has. */
-static int32_t win(struct select *select, int32_t index)
+/* [waiter, closer]  Wins the selection for this case, unless it is won.  The winner. */
+static int32_t select_win(struct select *select, int32_t index)
 {
     int32_t winner = -1;
-    /* relaxed: who wins under a lock is waited for by taking that lock */
+    /* relaxed: the select takes the lock under which another has won */
     return wf_cas_relaxed(&select->selection.winner, &winner, index) ? index : winner;
 }
 
-/* [waiter, closer]  Somebody has won: nobody else grants anything.  After this nobody knows of it.
+/* [waiter, closer]  The selection is won, so no other grant follows: leaves all queues and lists.
  */
-static void leave_all(struct select *select, int32_t winner)
+static void select_leave(struct select *select, int32_t winner)
 {
     for (uint32_t i = 0; i < select->count; i++) {
         struct arm *arm = &select->arms[i];
         switch (select->cases[i].kind) {
         case WEFT_CASE_SEND:
         case WEFT_CASE_RECV:
-            /* A thread is woken after the grant, under the lock. */
+            /* A thread is woken after the grant, under the lock, so it must take the lock. */
             if ((int32_t)i != winner || select->self == NULL || !wf_waitq_is_granted(&arm->node)) {
                 (void)wf_waitq_leave(&arm->node);
             }
@@ -312,27 +314,26 @@ static void leave_all(struct select *select, int32_t winner)
     }
 }
 
-/* [closer]  The task will never run again. */
-static void forget(struct wf_parting *parting)
+/* [closer]  The task never runs again. */
+static void select_abandon(struct wf_abandon_hook *hook)
 {
-    struct select *select = wf_container_of(parting, struct select, parting);
-    const int32_t winner = win(select, NOBODY);
-    leave_all(select, winner);
-    if (winner != NOBODY && select->cases[winner].kind == WEFT_CASE_RECV &&
+    struct select *select = wf_container_of(hook, struct select, hook);
+    const int32_t winner = select_win(select, NO_CASE);
+    select_leave(select, winner);
+    if (winner != NO_CASE && select->cases[winner].kind == WEFT_CASE_RECV &&
         select->arms[winner].node.result == 0) {
         WF_REACHED("select.item_comes_back");
         wf_chan_put_back(select->cases[winner].object, select->cases[winner].item);
     }
     if (select->has_events) {
-        end_events(select);
+        select_end_events(select);
     }
-    wf_free(select->memory);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* [locked: all]  Into the queues of the channels, in the order of the cases. */
-static void enter_chans(struct select *select)
+/* [locked: all]  Enters the queues of the channels, in the order of the cases. */
+static void select_enter_chans(struct select *select)
 {
     for (uint32_t i = 0; i < select->count; i++) {
         const weft_case *it = &select->cases[i];
@@ -346,8 +347,8 @@ static void enter_chans(struct select *select)
     }
 }
 
-/* [waiter]  Into the lists of the tasks; one that has ended since wins. */
-static void enter_tasks(struct select *select)
+/* [waiter]  Enters the lists of the tasks.  A task that has ended meanwhile wins. */
+static void select_enter_tasks(struct select *select)
 {
     for (uint32_t i = 0; i < select->count; i++) {
         struct wf_joiner *joiner = &select->arms[i].joiner;
@@ -356,71 +357,72 @@ static void enter_tasks(struct select *select)
                                          .winner = &select->selection.winner,
                                          .index = (int32_t)i};
             if (!wf_joiner_enter(select->cases[i].object, joiner)) {
-                (void)win(select, (int32_t)i);
+                (void)select_win(select, (int32_t)i);
             }
         }
     }
 }
 
-/* [waiter]  To where the events come; one that is there since wins. */
-static void enter_events(struct select *select)
+/* [waiter]  Enters the queues of the sources.  An event that has come meanwhile wins. */
+static void select_enter_events(struct select *select)
 {
     for (uint32_t i = 0; i < select->count; i++) {
         weft_case *it = &select->cases[i];
         if (it->kind == WEFT_CASE_EVENT) {
             const int rc = source_of(it)->enter(it, &select->arms[i].node);
-            if (rc != -EINPROGRESS && win(select, (int32_t)i) == (int32_t)i) {
+            if (rc != -EINPROGRESS && select_win(select, (int32_t)i) == (int32_t)i) {
                 select->arms[i].node.result = rc;
             }
         }
     }
 }
 
-/* [waiter]  Somebody has won; -1: nobody yet. */
-static int32_t winner_of(struct select *select)
+/* [waiter]  The winner; -1: none yet. */
+static int32_t select_winner(struct select *select)
 {
-    return wf_load_relaxed(&select->selection.winner); /* relaxed: as in win() */
+    return wf_load_relaxed(&select->selection.winner); /* relaxed: see select_win */
 }
 
-/* [task]  The winner; NOBODY: *rc says why. */
-static inline __attribute__((always_inline)) int32_t wait_in_task(struct select *select, int *rc)
+/* [task]  Waits for the winner; NO_CASE: *rc says why. */
+static inline __attribute__((always_inline)) int32_t select_wait_task(struct select *select,
+                                                                      int *rc)
 {
     struct weft_task *self = select->self;
     int32_t winner;
-    wf_parting_add(self, &select->parting);
+    wf_abandon_hook_add(self, &select->hook);
     wf_wait_begin_until(self, select->has_events ? WEFT_WAIT_OUTER_SELECT : WEFT_WAIT_SELECT, NULL,
                         select->at);
-    while ((winner = winner_of(select)) < 0) { /* woken by the winner, or if it may not wait on */
+    while ((winner = select_winner(select)) < 0) { /* ends: an interrupted select wins */
         wf_suspend(self);
-        if (winner_of(select) >= 0) {
+        if (select_winner(select) >= 0) {
             continue;
         }
         if (select->at != WEFT_NEVER && wf_clock_now() >= select->at) {
-            (void)win(select, select->timer);
+            (void)select_win(select, select->timer);
         } else if ((*rc = wf_interrupted(self)) != 0) {
-            (void)win(select, NOBODY);
+            (void)select_win(select, NO_CASE);
         }
     }
     wf_wait_end(self);
-    wf_parting_remove(self, &select->parting);
+    wf_abandon_hook_remove(self, &select->hook);
     return winner;
 }
 
-/* [foreign thread] */
-static int32_t wait_in_thread(struct select *select)
+/* [non-worker thread]  Waits for the winner. */
+static int32_t select_wait_thread(struct select *select)
 {
     int rc = 0;
-    while (winner_of(select) < 0) { /* woken by the winner, or at the time */
+    while (select_winner(select) < 0) { /* ends with the winner, or at the time */
         rc = wf_parker_park(&select->selection.waiter.parker, select->at);
         if (rc != 0) {
-            (void)win(select, select->timer);
+            (void)select_win(select, select->timer);
         }
     }
-    return winner_of(select);
+    return select_winner(select);
 }
 
-/* [waiter]  Its index; or ANEW. */
-static int run_winner(struct select *select, int32_t winner)
+/* [waiter]  Runs the case that has won: its index.  RESTART: its event is gone. */
+static int select_run_winner(struct select *select, int32_t winner)
 {
     weft_case *it = &select->cases[winner];
     switch (it->kind) {
@@ -434,47 +436,47 @@ static int run_winner(struct select *select, int32_t winner)
         it->result = select->arms[winner].node.result;
         break;
     }
-    return run_event(select, winner);
+    return select_run_event(select, winner);
 }
 
-/* [any]  All locks are held, and nothing can run.  The index of what has then; or ANEW. */
-static inline __attribute__((always_inline)) int wait_for_first(struct select *select)
+/* [locked: all]  Releases the locks, and waits for a case to run: its index, or RESTART. */
+static inline __attribute__((always_inline)) int select_wait(struct select *select)
 {
     int rc = 0;
-    enter_chans(select);
-    unlock_all(select);
+    select_enter_chans(select);
+    select_unlock(select);
     WF_JITTER();
-    enter_tasks(select);
+    select_enter_tasks(select);
     if (select->has_events) {
-        enter_events(select);
+        select_enter_events(select);
     }
     const int32_t winner =
-        select->self != NULL ? wait_in_task(select, &rc) : wait_in_thread(select);
-    leave_all(select, winner);
-    rc = winner == NOBODY ? rc : run_winner(select, winner);
+        select->self != NULL ? select_wait_task(select, &rc) : select_wait_thread(select);
+    select_leave(select, winner);
+    rc = winner == NO_CASE ? rc : select_run_winner(select, winner);
     if (select->has_events) {
-        end_events(select);
+        select_end_events(select);
     }
     return rc;
 }
 
 /* ---- the call ------------------------------------------------------------------------------ */
 
-static void set_up(struct select *select, weft_case *cases, uint32_t count)
+static void select_init(struct select *select, weft_case *cases, uint32_t count)
 {
     select->cases = cases;
     select->count = count;
     select->chan_count = 0;
     select->at = WEFT_NEVER;
     select->has_events = false;
-    select->timer = NOBODY;
-    select->parting = (struct wf_parting){.forget = forget};
+    select->timer = NO_CASE;
+    select->hook = (struct wf_abandon_hook){.abandon = select_abandon};
     wf_atomic_init(&select->selection.winner, -1);
     wf_waiter_init(&select->selection.waiter, select->self);
     for (uint32_t i = 0; i < count; i++) {
         const weft_case *it = &cases[i];
         if (it->kind == WEFT_CASE_SEND || it->kind == WEFT_CASE_RECV) {
-            add_chan(select, it->object);
+            select_add_chan(select, it->object);
         } else if (it->kind == WEFT_CASE_TIME && it->at < select->at) {
             select->at = it->at;
             select->timer = (int32_t)i;
@@ -482,28 +484,29 @@ static void set_up(struct select *select, weft_case *cases, uint32_t count)
             select->has_events = true;
         }
     }
-    shuffle(select);
+    select_shuffle(select);
 }
 
-static inline __attribute__((always_inline)) int run_once(struct select *select, bool is_trying)
+static inline __attribute__((always_inline)) int select_run_once(struct select *select,
+                                                                 bool is_trying)
 {
     struct weft_task *self = select->self;
     if (select->has_events) {
-        begin_events(select);
+        select_begin_events(select);
     }
-    int rc = look_at_all(select);
+    int rc = select_poll(select);
     if (rc == -EAGAIN && !is_trying) {
         rc = self != NULL ? wf_interrupted(self) : 0;
         if (rc == 0) {
-            return wait_for_first(select);
+            return select_wait(select);
         }
-        unlock_all(select);
+        select_unlock(select);
     } else if (rc == -EAGAIN) {
-        unlock_all(select);
+        select_unlock(select);
     }
     if (select->has_events) {
-        rc = rc >= 0 ? run_event(select, rc) : rc;
-        end_events(select);
+        rc = rc >= 0 ? select_run_event(select, rc) : rc;
+        select_end_events(select);
     }
     if (self != NULL && rc != -ECANCELED && rc != -ETIMEDOUT) {
         wf_task_spend(self);
@@ -511,32 +514,35 @@ static inline __attribute__((always_inline)) int run_once(struct select *select,
     return rc;
 }
 
-/* [any]  The arrays are there, with room for `count`. */
-static inline __attribute__((always_inline)) int run(struct select *select, weft_case *cases,
-                                                     uint32_t count, bool is_trying)
+/* [any]  The arrays have `count` elements. */
+static inline __attribute__((always_inline)) int select_run(struct select *select, weft_case *cases,
+                                                            uint32_t count, bool is_trying)
 {
     int rc;
-    do { /* each turn an event was there, and somebody else was faster */
-        set_up(select, cases, count);
-        rc = run_once(select, is_trying);
-    } while (rc == ANEW);
+    do { /* each iteration but the last lost an event to another receiver */
+        select_init(select, cases, count);
+        rc = select_run_once(select, is_trying);
+    } while (rc == RESTART);
     return rc;
 }
 
-/* More cases than the frame has room for. */
-static __attribute__((noinline)) int run_many(struct select *select, weft_case *cases,
-                                              uint32_t count, bool is_trying)
+/* [any]  More cases than FRAME_CASES: allocates the arrays.  The hook covers the waits, and the
+ * yields of a task that has used up its budget; it runs after select_abandon, which uses them. */
+static __attribute__((noinline)) int select_run_many(struct select *select, weft_case *cases,
+                                                     uint32_t count, bool is_trying)
 {
     const size_t each = sizeof(struct arm) + sizeof(struct weft_chan *) + sizeof(uint32_t);
     char *memory = wf_alloc_zeroed(count, each);
     if (memory == NULL) {
         return -ENOMEM;
     }
-    select->memory = memory;
+    struct wf_undo_hook hook;
+    wf_undo_hook_add(&hook, wf_free, memory);
     select->arms = (struct arm *)(void *)memory;
     select->chans = (struct weft_chan **)(void *)(memory + count * sizeof(struct arm));
     select->order = (uint32_t *)(void *)(select->chans + count);
-    const int rc = run(select, cases, count, is_trying);
+    const int rc = select_run(select, cases, count, is_trying);
+    wf_undo_hook_remove(&hook);
     wf_free(memory);
     return rc;
 }
@@ -544,20 +550,19 @@ static __attribute__((noinline)) int run_many(struct select *select, weft_case *
 int weft_select(weft_case *cases, size_t count, int try_only)
 {
     struct select select;
-    struct arm arms[FEW];
-    struct weft_chan *chans[FEW];
-    uint32_t order[FEW];
+    struct arm arms[FRAME_CASES];
+    struct weft_chan *chans[FRAME_CASES];
+    uint32_t order[FRAME_CASES];
     select.self = wf_task_self();
-    const int rc = check(cases, count, try_only != 0, select.self);
+    const int rc = select_check(cases, count, try_only != 0, select.self);
     if (rc != 0) {
         return rc;
     }
-    if (count > FEW) {
-        return run_many(&select, cases, (uint32_t)count, try_only != 0);
+    if (count > FRAME_CASES) {
+        return select_run_many(&select, cases, (uint32_t)count, try_only != 0);
     }
     select.arms = arms;
     select.chans = chans;
     select.order = order;
-    select.memory = NULL;
-    return run(&select, cases, (uint32_t)count, try_only != 0);
+    return select_run(&select, cases, (uint32_t)count, try_only != 0);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/source.h - what the layers above add to the things that a select can wait for.
+ * sync/source.h - select cases that the layers above add.
  *
- * A source cannot be locked while the others are looked at, as channels are.  So it is looked at
- * before; when the select has chosen it, or was woken for it, it is asked to run, and says so if it
- * cannot any more: then the select begins anew, having done nothing.
+ * A source cannot be locked while the other cases are checked, as channels are.  So it is checked
+ * before.  When the select has chosen it, or was woken for it, the source is asked to run, and
+ * fails with -EAGAIN if it cannot any more: then the select starts again, having done nothing.
  */
 #ifndef WF_SYNC_SOURCE_H
 #define WF_SYNC_SOURCE_H
@@ -12,23 +12,23 @@
 #include "sync/sync.h"
 
 struct wf_source {
-    /* [any]  0, or what the select gives: nobody can wait for that. */
+    /* [any]  0; else the case is invalid, and this is the result of the select. */
     int (*check)(const weft_case *it);
-    /* [waiter]  Begins: notes in the node as of when there was nothing.  0: it can run, or almost;
-     * -EAGAIN: not now; else: it runs, with this for its result. */
+    /* [waiter]  Begins: records in the node when there was nothing.  0: it can probably run;
+     * -EAGAIN: not now; else: it runs, with this result. */
     int (*begin)(weft_case *it, struct wf_wait_node *node);
-    /* [waiter]  After a begin that gave -EAGAIN: into the queue, by a node that belongs to the
-     * selection.  -EINPROGRESS: it is in; else as begin. */
+    /* [waiter]  After a begin that returned -EAGAIN: puts the node, which belongs to the selection,
+     * into the queue of the source.  -EINPROGRESS: it is in the queue; else as begin. */
     int (*enter)(weft_case *it, struct wf_wait_node *node);
-    /* [waiter, closer]  The selection is won: out of the queue, if it is in one. */
+    /* [waiter, closer]  The selection is won: takes the node out of the queue, if it is there. */
     void (*leave)(weft_case *it, struct wf_wait_node *node);
-    /* [waiter]  Runs: its result.  -EAGAIN: there is nothing any more. */
+    /* [waiter]  Runs the case: its result.  -EAGAIN: the event is gone. */
     int (*run)(weft_case *it);
-    /* [waiter, closer]  After each begin; in no queue. */
+    /* [waiter, closer]  After each begin; the node is in no queue. */
     void (*end)(weft_case *it, struct wf_wait_node *node);
 };
 
-/* select.c  [any]  A case of this source; `item` is up to it. */
+/* select.c  [any]  A case of this source.  `item` is for the source. */
 weft_case wf_case_of(const struct wf_source *source, void *item);
 
 #endif

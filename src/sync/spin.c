@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync/spin.c - when a spin lock is held.
+ * sync/spin.c - the slow path of a spin lock.
  *
- * First the CPU waits, then the thread lets others run: on a machine that is busy the holder may be
- * one that has lost its CPU.  If it does not come back although we yield, it has a lower priority
- * than we have, by the kernel's real-time classes: then only sleeping lets it run.
+ * A thread that finds the lock held first lets its CPU wait, then yields it: on a busy machine the
+ * holder may have lost its CPU.  If the lock stays held although the thread yields, the holder has
+ * a lower priority, by the kernel's real-time classes: then it runs only if the thread sleeps.
  */
 #include <sched.h>
 
@@ -12,17 +12,18 @@
 #include "sync/spin.h"
 
 enum {
-    LOOKS = 100,           /* before the thread yields, some microseconds */
-    YIELDS = 1000,         /* before it sleeps between its looks */
-    SLEEP_NS = 100 * 1000, /* of which nobody wakes it */
+    POLLS = 100,           /* before the thread yields: some microseconds */
+    YIELDS = 1000,         /* before it sleeps between its polls */
+    SLEEP_NS = 100 * 1000, /* without a wake-up */
 };
 
 #ifdef WF_MODEL
 
-/* Looking again and again would have no end there.  So who waits sleeps, and a release wakes it. */
-void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned looks)
+/* In the model checker a loop of polls has no end.  So the waiter sleeps, and a release wakes it.
+ */
+void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned polls)
 {
-    (void)looks;
+    (void)polls;
     (void)wf_futex_wait(word, held, WF_FOREVER);
 }
 
@@ -31,7 +32,7 @@ void wf_spin_wake(struct wf_spin *spin)
     (void)wf_futex_wake(&spin->word, 1);
 }
 
-static bool may_be_open(struct wf_spin *spin)
+static bool spin_may_be_free(struct wf_spin *spin)
 {
     (void)spin;
     return true;
@@ -39,18 +40,18 @@ static bool may_be_open(struct wf_spin *spin)
 
 #else
 
-void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned looks)
+void wf_spin_pause(wf_atomic_u32 *word, uint32_t held, unsigned polls)
 {
     wf_spin_hint();
-    if (looks > LOOKS + YIELDS) {
+    if (polls > POLLS + YIELDS) {
         (void)wf_futex_wait(word, held, wf_clock_now() + SLEEP_NS);
-    } else if (looks > LOOKS) {
+    } else if (polls > POLLS) {
         (void)sched_yield();
     }
 }
 
-/* Whether it is worth to try: a look takes the line from nobody. */
-static bool may_be_open(struct wf_spin *spin)
+/* True: an exchange may succeed.  A load does not take the cache line from the holder. */
+static bool spin_may_be_free(struct wf_spin *spin)
 {
     return wf_load_relaxed(&spin->word) == 0; /* relaxed: the exchange decides */
 }
@@ -59,16 +60,16 @@ static bool may_be_open(struct wf_spin *spin)
 
 void wf_spin_wait(struct wf_spin *spin)
 {
-    unsigned looks = 0;
+    unsigned polls = 0;
     unsigned hints = WF_BACKOFF_FIRST;
-    do { /* Ends when the holder has released it, and nobody else was faster. */
+    do { /* ends when the holder has released it, and no other thread was faster */
         if (hints <= WF_BACKOFF_MAX) {
             wf_backoff(&hints);
         } else {
-            wf_spin_pause(&spin->word, 1, looks++);
+            wf_spin_pause(&spin->word, 1, polls++);
         }
-        while (!may_be_open(spin)) {
-            wf_spin_pause(&spin->word, 1, looks++);
+        while (!spin_may_be_free(spin)) {
+            wf_spin_pause(&spin->word, 1, polls++);
         }
-    } while (wf_exchange_acquire(&spin->word, 1) != 0); /* (K1) */
+    } while (wf_exchange_acquire(&spin->word, 1) != 0); /* (sync.K1) */
 }

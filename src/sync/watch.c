@@ -2,22 +2,22 @@
 /*
  * sync/watch.c - the newest value.
  *
- * The value lies in a block.  While nobody has borrowed the block, a new value is copied over the
- * old one; else it goes into another block, which becomes the current one, and the old one belongs
- * to those who have it until the last gives it back.  So nobody ever waits for a reader, a writer
- * or a function that modifies.  One block that is not needed is kept for the next time.
+ * The value lies in a block.  While the block is not borrowed, a writer copies the new value over
+ * the old one.  Else it writes another block, which becomes the current one; the last reader that
+ * returns the old block gives it up.  So no caller ever waits for a reader, a writer or a function
+ * that modifies.  One unused block is kept for the next writer.
  *
- * A modification works on a copy without the lock, and is published only if no other version came
- * meanwhile; else it begins anew.
+ * A modification works on a copy, without the lock, and is published only if no other version was
+ * published meanwhile; else it starts again.
  */
 #include <errno.h>
 #include <stdalign.h>
 
-#include "sched/fast.h"
+#include "future/future.h"
 #include "sync/chan.h"
 
 struct block {
-    uint32_t borrows; /* [locked]  those who look at it */
+    uint32_t borrows; /* [locked]  readers that have it */
     alignas(max_align_t) char value[];
 };
 
@@ -26,8 +26,8 @@ struct weft_watch {
     uint32_t size;            /* [const]  bytes of the value */
     uint64_t version;         /* [locked]  of the current block, from 1 */
     struct block *current;    /* [locked] */
-    struct block *spare;      /* [locked]  one that nobody uses; NULL: none */
-    struct wf_waitq watchers; /* [locked]  who waits; its own lock is not used */
+    struct block *unused;     /* [locked]  an unused block; NULL: none */
+    struct wf_waitq waiters;  /* [locked]  its own lock is not used */
     bool is_closed;           /* [locked] */
     WF_ATOMIC(uint32_t) refs; /* [any: add]  handles */
 };
@@ -60,7 +60,7 @@ int weft_watch_open(weft_watch **out, size_t size, const void *value)
     return 0;
 }
 
-static void spend(void)
+static void watch_spend(void)
 {
     struct weft_task *self = wf_task_self();
     if (self != NULL) {
@@ -70,36 +70,38 @@ static void spend(void)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* [locked]  Nobody uses it any more.  Gives one that is to be freed without the lock, or NULL. */
-static struct block *give_up(struct weft_watch *watch, struct block *block)
+/* [locked]  Keeps a block that has no users.  Returns a block that the caller must free after it
+ * has released the lock, or NULL. */
+static struct block *watch_keep_block(struct weft_watch *watch, struct block *block)
 {
-    if (watch->spare == NULL) {
-        watch->spare = block;
+    if (watch->unused == NULL) {
+        watch->unused = block;
         return NULL;
     }
     return block;
 }
 
-/* [locked]  There is a new version, in this block.  As above. */
-static struct block *publish(struct weft_watch *watch, struct block *block)
+/* [locked]  Makes this block the current version, and grants all waiters.  Returns as
+ * watch_keep_block. */
+static struct block *watch_publish(struct weft_watch *watch, struct block *block)
 {
     struct block *old = watch->current;
     struct block *surplus = NULL;
     if (block != old) {
         watch->current = block;
-        surplus = old->borrows == 0 ? give_up(watch, old) : NULL;
+        surplus = old->borrows == 0 ? watch_keep_block(watch, old) : NULL;
     }
     wf_plain_store(&watch->version, wf_plain_load(&watch->version) + 1);
-    wf_waitq_grant_all(&watch->watchers, &watch->lock, 0);
+    wf_waitq_grant_all(&watch->waiters, &watch->lock, 0);
     return surplus;
 }
 
-/* [locked]  A block of one's own: the spare one, or one that was allocated with the lock open.
- * NULL: there is no memory. */
-static struct block *get_block(struct weft_watch *watch)
+/* [locked]  A block for the caller: the unused one, or a new one, whose allocation releases the
+ * lock meanwhile.  NULL: no memory. */
+static struct block *watch_get_block(struct weft_watch *watch)
 {
-    struct block *block = watch->spare;
-    watch->spare = NULL;
+    struct block *block = watch->unused;
+    watch->unused = NULL;
     if (block == NULL) {
         wf_spin_release(&watch->lock);
         block = block_new(watch->size);
@@ -120,20 +122,20 @@ int weft_watch_set(weft_watch *watch, const void *value)
     wf_spin_acquire(&watch->lock);
     struct block *block = watch->current;
     if (block->borrows > 0) {
-        block = get_block(watch);
+        block = watch_get_block(watch);
     }
     if (block == NULL) {
         rc = -ENOMEM;
     } else if (wf_plain_load(&watch->is_closed)) {
-        surplus = block != watch->current ? give_up(watch, block) : NULL;
+        surplus = block != watch->current ? watch_keep_block(watch, block) : NULL;
         rc = -EPIPE;
     } else {
         wf_item_copy(block->value, value, watch->size);
-        surplus = publish(watch, block);
+        surplus = watch_publish(watch, block);
     }
     wf_spin_release(&watch->lock);
     wf_free(surplus);
-    spend();
+    watch_spend();
     return rc;
 }
 
@@ -142,11 +144,12 @@ int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *arg), voi
     if (watch == NULL || fn == NULL) {
         return -EINVAL;
     }
+    struct wf_undo_hook hook;
     struct block *surplus = NULL;
     wf_spin_acquire(&watch->lock);
-    struct block *block = get_block(watch);
+    struct block *block = watch_get_block(watch);
     int rc = block == NULL ? -ENOMEM : 1;
-    while (rc == 1) { /* Ends when nobody else was faster. */
+    while (rc == 1) { /* Ends when no other writer was faster. */
         const uint64_t version = watch->version;
         if (watch->is_closed) {
             rc = -EPIPE;
@@ -154,24 +157,26 @@ int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *arg), voi
         }
         wf_item_copy(block->value, watch->current->value, watch->size);
         wf_spin_release(&watch->lock);
+        wf_undo_hook_add(&hook, wf_free, block); /* fn may never return */
         rc = fn(block->value, arg) ? 1 : 0;
+        wf_undo_hook_remove(&hook);
         wf_spin_acquire(&watch->lock);
         if (rc == 1 && watch->version == version && !watch->is_closed) {
-            surplus = publish(watch, block);
+            surplus = watch_publish(watch, block);
             block = NULL;
             break;
         }
     }
     if (block != NULL) {
-        surplus = give_up(watch, block);
+        surplus = watch_keep_block(watch, block);
     }
     wf_spin_release(&watch->lock);
     wf_free(surplus);
-    spend();
+    watch_spend();
     return rc;
 }
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------- */
 
 int weft_watch_get(weft_watch *watch, void *value, uint64_t *version)
 {
@@ -185,7 +190,7 @@ int weft_watch_get(weft_watch *watch, void *value, uint64_t *version)
     if (version != NULL) {
         *version = number;
     }
-    spend();
+    watch_spend();
     return 0;
 }
 
@@ -216,11 +221,11 @@ void weft_watch_return(weft_watch *watch, const void *value)
     WEFT_CHECK(block->borrows > 0);
     block->borrows--;
     if (block->borrows == 0 && block != watch->current) {
-        surplus = give_up(watch, block);
+        surplus = watch_keep_block(watch, block);
     }
     wf_spin_release(&watch->lock);
     wf_free(surplus);
-    spend();
+    watch_spend();
 }
 
 uint64_t weft_watch_version(const weft_watch *watch)
@@ -235,9 +240,10 @@ uint64_t weft_watch_version(const weft_watch *watch)
     return version;
 }
 
-/* [locked]  0: there is another version, whose number it puts down.  -EPIPE; or the node is in the
- * queue: -EINPROGRESS. */
-static int look_or_queue(struct weft_watch *watch, struct wf_wait_node *node, uint64_t *version)
+/* [locked]  0: there is another version, now in *version.  -EPIPE: closed.  -EINPROGRESS: the node
+ * is in the queue. */
+static int watch_check_or_queue(struct weft_watch *watch, struct wf_wait_node *node,
+                                uint64_t *version)
 {
     const uint64_t newest = wf_plain_load(&watch->version);
     if (newest != *version) {
@@ -248,25 +254,25 @@ static int look_or_queue(struct weft_watch *watch, struct wf_wait_node *node, ui
         return -EPIPE;
     }
     node->spin = &watch->lock;
-    wf_waitq_push(&watch->watchers, node);
+    wf_waitq_push(&watch->waiters, node);
     return -EINPROGRESS;
 }
 
 int wf_watch_begin(weft_watch *watch, struct wf_wait_node *node, uint64_t *version)
 {
     wf_spin_acquire(&watch->lock);
-    const int rc = look_or_queue(watch, node, version);
+    const int rc = watch_check_or_queue(watch, node, version);
     wf_spin_release(&watch->lock);
     return rc;
 }
 
-/* [any]  There was nothing new, and the lock is held. */
-static __attribute__((noinline)) int wait_for_news(struct weft_watch *watch, uint64_t *version)
+/* [locked, any]  Releases the lock, and waits for another version. */
+static __attribute__((noinline)) int watch_wait_slow(struct weft_watch *watch, uint64_t *version)
 {
     struct wf_wait_node node;
     wf_node_init(&node, wf_task_self());
-    for (;;) { /* Ends with another version, the close, or when it may not wait on. */
-        int rc = look_or_queue(watch, &node, version);
+    for (;;) { /* Ends with another version, the close, or an interruption. */
+        int rc = watch_check_or_queue(watch, &node, version);
         wf_spin_release(&watch->lock);
         if (rc != -EINPROGRESS) {
             return rc;
@@ -287,15 +293,15 @@ int weft_watch_wait(weft_watch *watch, uint64_t *version)
     }
     wf_spin_acquire(&watch->lock);
     if (wf_plain_load(&watch->version) == *version) {
-        return wait_for_news(watch, version);
+        return watch_wait_slow(watch, version);
     }
     *version = wf_plain_load(&watch->version);
     wf_spin_release(&watch->lock);
-    spend();
+    watch_spend();
     return 0;
 }
 
-/* ---- the end ------------------------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------------------------- */
 
 int weft_watch_close(weft_watch *watch)
 {
@@ -305,14 +311,14 @@ int weft_watch_close(weft_watch *watch)
     wf_spin_acquire(&watch->lock);
     const bool was_closed = wf_plain_load(&watch->is_closed);
     wf_plain_store(&watch->is_closed, true);
-    wf_waitq_grant_all(&watch->watchers, &watch->lock, 0);
+    wf_waitq_grant_all(&watch->waiters, &watch->lock, 0);
     wf_spin_release(&watch->lock);
     return was_closed ? -EPIPE : 0;
 }
 
 weft_watch *weft_watch_ref(weft_watch *watch)
 {
-    /* relaxed: the caller has a handle, so it does not go meanwhile */
+    /* relaxed: the caller's handle keeps the object */
     const uint32_t before = wf_fetch_add_relaxed(&watch->refs, 1);
     WEFT_CHECK(before > 0);
     WEFT_CHECK(before < UINT32_MAX);
@@ -324,16 +330,17 @@ void weft_watch_drop(weft_watch *watch)
     if (watch == NULL) {
         return;
     }
-    /* (K2) release: our uses.  acquire: those of the others, if we are the last. */
+    /* (sync.K2) release: the uses by this handle.  acquire: the uses by all others, for the last.
+     */
     const uint32_t before = wf_fetch_sub_acq_rel(&watch->refs, 1);
     WEFT_CHECK(before > 0);
     if (before == 1) {
-        const bool is_anybody_waiting = watch->watchers.first != NULL;
+        const bool has_waiters = watch->waiters.first != NULL;
         const bool is_borrowed = watch->current->borrows > 0;
-        WEFT_CHECK(!is_anybody_waiting); /* whoever waits has a handle */
-        WEFT_CHECK(!is_borrowed);        /* as has whoever looks */
+        WEFT_CHECK(!has_waiters); /* a waiter has a handle */
+        WEFT_CHECK(!is_borrowed); /* a reader has one too */
         wf_free(watch->current);
-        wf_free(watch->spare);
+        wf_free(watch->unused);
         wf_free(watch);
     }
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * time/time.h - what happens at a point in time.
+ * time/time.h - timers and the timer wheel.
  *
- * Promises:      a timer never fires before its deadline, and is found at the first look at the
- * wheel after the tick in which the deadline lies.  To arm and to disarm cost the same however many
- * timers there are. Must not know: locks of users, I/O, processes.
+ * Promises:      a timer never fires before its deadline.  It fires at the first wf_wheel_advance
+ *                after the tick in which the deadline lies.  Arm and disarm are O(1).
+ * Must not know: locks of its users, I/O, child processes.
  *
- *   tick      the grain of time here, WF_TICK_NS
- *   timer     a deadline and its place in a wheel; the owner embeds it
- *   wheel     all timers of one owner, sorted as far as need be
+ *   tick      the unit of time of a wheel: WF_WHEEL_TICK_NS
+ *   timer     a deadline and its position in a wheel; its user embeds it in an object
+ *   wheel     the timers of one owner, partially sorted
  *
- * Tags:  [owner] whoever the wheel belongs to; it does no locking of its own.
+ * Tags:  [owner] the thread that owns the wheel, or holds the lock that guards it: a wheel does no
+ *        locking.
  */
 #ifndef WF_TIME_TIME_H
 #define WF_TIME_TIME_H
@@ -27,58 +28,58 @@
 #define WF_WHEEL_SLOTS 64u
 #define WF_WHEEL_BITS 6u
 
-/* A timer.  Its memory must stay as it is while it is armed. */
+/* A timer.  It must not move or be freed while it is armed. */
 struct wf_timer {
-    struct wf_list link; /* in the slot's list, or alone */
-    uint64_t tick;       /* the one at whose end it may fire */
-    uint8_t level;       /* where it is, while armed */
-    uint8_t slot;
+    struct wf_list link; /* in the slot's list; unarmed: not in a list of the wheel */
+    uint64_t tick;       /* it fires when this tick begins */
+    uint8_t level;       /* while armed: its level ... */
+    uint8_t slot;        /* ... and its slot */
     bool is_armed;
-    uint16_t place; /* for whoever has several wheels; a wheel does not look at it */
+    uint16_t place; /* for users with several wheels: which one; the wheel ignores it */
 };
 
 /*
- * Timers by the highest group of 6 bits in which their tick differs from the present one: level 0
- * has the ticks of the present block of 64, level 1 those of the present block of 64 * 64, and so
- * on.  As time enters a block, the timers of its slot go down to the levels below.
+ * A hierarchical wheel.  A timer's level is the highest group of 6 bits in which its tick differs
+ * from the current tick: level 0 has the ticks of the current block of 64, level 1 those of the
+ * current block of 64 * 64, and so on.  When time enters a block, the timers of its slot move to
+ * lower levels.
  *
  * Invariants:
- *   I1  a timer stands on the level, and in the slot, that its tick and `now` say
+ *   I1  the level and the slot of a timer follow from its tick and `now`
  *   I2  bit s of occupied[l] is set if and only if slot s of level l has timers
  *   I3  no armed timer has a tick below `now`
  */
 struct wf_wheel {
-    uint64_t now; /* the present tick: all before it have been dealt with */
+    uint64_t now; /* the current tick: the timers of all earlier ticks have fired */
     size_t count; /* armed timers */
     uint64_t occupied[WF_WHEEL_LEVELS];
     struct wf_list slots[WF_WHEEL_LEVELS][WF_WHEEL_SLOTS];
 };
 
-/* Empty, with this as the present. */
+/* [owner]  Makes an empty wheel whose current time is now_ns. */
 void wf_wheel_init(struct wf_wheel *wheel, int64_t now_ns);
 
-/* An unarmed timer. */
+/* [owner]  Makes an unarmed timer. */
 void wf_timer_init(struct wf_timer *timer);
 
-/* [owner]  Arms a timer that is not armed.  A deadline in the past fires at the next look. */
+/* [owner]  Arms an unarmed timer.  With a deadline in the past it fires at the next advance. */
 void wf_wheel_arm(struct wf_wheel *wheel, struct wf_timer *timer, int64_t deadline_ns);
 
 /* [owner]  Disarms the timer; false: it was not armed. */
 bool wf_wheel_disarm(struct wf_wheel *wheel, struct wf_timer *timer);
 
-/* [owner]  Time has come to now_ns (which may be less than before: then nothing happens).  Appends
- * the timers that are due to `due`, by `link`, earliest tick first; they are disarmed.  Gives how
- * many. */
+/* [owner]  Advances the wheel to now_ns; does nothing if that is in its past.  Disarms the timers
+ * that are due and appends them to `due`, by `link`, earliest tick first.  Returns how many. */
 size_t wf_wheel_advance(struct wf_wheel *wheel, int64_t now_ns, struct wf_list *due);
 
-/* [owner]  When to look again: not after the first timer is due, perhaps before.  WF_FOREVER: there
- * are none. */
+/* [owner]  The time of the next wf_wheel_advance that has something to do: not after the first
+ * timer is due, perhaps before.  WF_FOREVER: no timer is armed. */
 int64_t wf_wheel_next_ns(const struct wf_wheel *wheel);
 
-/* [owner]  When this armed timer fires, if somebody looks then. */
+/* [owner]  The earliest time at which wf_wheel_advance fires this armed timer. */
 int64_t wf_timer_due_ns(const struct wf_timer *timer);
 
-/* [owner]  For assertions: all invariants hold. */
+/* [owner]  True if all invariants hold; for assertions. */
 bool wf_wheel_check(const struct wf_wheel *wheel);
 
 #endif

@@ -2,43 +2,43 @@
 /*
  * time/wheel.c - a hierarchical timer wheel, as a pure data structure.
  *
- * The place of a timer follows from its tick and the present one alone, so there is nothing to
- * search: arm and disarm are a list operation and a bit.  Advancing jumps from one occupied slot to
- * the next by the bits, so an hour without timers costs the same as a millisecond.  A slot of level
- * 0 is one tick: its timers are due.  A slot of a higher level is a block of ticks: when time
- * enters it, its timers are armed anew and find their places further down.
+ * The slot of a timer follows from its tick and the current tick alone, so arm and disarm are one
+ * list operation and one bit, without a search.  Advancing jumps from one occupied slot to the next
+ * by the bitmaps, so an hour without timers costs the same as a millisecond.  A slot of level 0 is
+ * one tick: its timers are due.  A slot of a higher level is a block of ticks: when time enters it,
+ * its timers cascade to lower levels.
  *
- * Ticks are absolute, counted from the clock's own zero: the slot of a deadline and the time at
- * which it is looked at come from the same numbers.  (A slot computed from the distance to the
- * deadline, and looked at by absolute time, is how others lost timers.)
+ * Ticks are absolute, counted from the clock's zero, so the slot of a deadline and the slots that
+ * an advance visits come from the same numbers.  (Wheels that compute the slot from the distance to
+ * the deadline, but advance by absolute time, have lost timers.)
  *
- * Rejected: a heap.  It finds the first timer at once, which a wheel only knows to a block, but
- * each arm and disarm costs the logarithm of the number of timers in cache misses; most timers are
- * time limits that never fire.
+ * Rejected: a heap.  It knows the first timer exactly, where a wheel knows only its block, but each
+ * arm and disarm costs O(log n) cache misses, and most timers are timeouts that never fire.
  */
 #include "time/time.h"
 
-/* The tick that has begun by then. */
+/* The current tick at time `ns`: rounded down. */
 static uint64_t tick_before(int64_t ns)
 {
-    return ns <= 0 ? 0 : (uint64_t)ns / (uint64_t)WF_TICK_NS;
+    return ns <= 0 ? 0 : (uint64_t)ns / (uint64_t)WF_WHEEL_TICK_NS;
 }
 
-/* The tick at whose beginning the deadline has certainly passed. */
+/* The first tick that begins at or after the deadline `ns`: rounded up. */
 static uint64_t tick_after(int64_t ns)
 {
-    return ns <= 0 ? 0 : ((uint64_t)ns + (uint64_t)WF_TICK_NS - 1) / (uint64_t)WF_TICK_NS;
+    return ns <= 0 ? 0
+                   : ((uint64_t)ns + (uint64_t)WF_WHEEL_TICK_NS - 1) / (uint64_t)WF_WHEEL_TICK_NS;
 }
 
-/* For assertions.  A wheel with very many timers is not looked at: each arm would look at all of
- * them, and a million could not be armed in a day. */
+/* For assertions.  Does not check a wheel with many timers: each arm would visit all timers, and to
+ * arm a million of them would take more than a day. */
 static inline bool is_sound(const struct wf_wheel *wheel)
 {
-    enum { MANY = 1000 };
-    return wheel->count > MANY || wf_wheel_check(wheel);
+    enum { CHECKED_MAX = 1000 };
+    return wheel->count > CHECKED_MAX || wf_wheel_check(wheel);
 }
 
-/* The highest group of bits in which the two differ. */
+/* The highest group of 6 bits in which the two ticks differ. */
 static unsigned level_of(uint64_t now, uint64_t tick)
 {
     uint64_t difference = (now ^ tick) | (WF_WHEEL_SLOTS - 1);
@@ -66,8 +66,8 @@ void wf_timer_init(struct wf_timer *timer)
     wf_list_init(&timer->link);
 }
 
-/* Puts the timer where its tick belongs. */
-static void place(struct wf_wheel *wheel, struct wf_timer *timer)
+/* Inserts the timer into the slot of its tick. */
+static void wheel_insert(struct wf_wheel *wheel, struct wf_timer *timer)
 {
     unsigned level = level_of(wheel->now, timer->tick);
     unsigned slot = slot_of(timer->tick, level);
@@ -79,8 +79,8 @@ static void place(struct wf_wheel *wheel, struct wf_timer *timer)
     wheel->occupied[level] |= UINT64_C(1) << slot;
 }
 
-/* The timer leaves its slot. */
-static void displace(struct wf_wheel *wheel, struct wf_timer *timer)
+/* Removes the timer from its slot. */
+static void wheel_remove(struct wf_wheel *wheel, struct wf_timer *timer)
 {
     wf_list_remove(&timer->link);
     if (wf_list_is_empty(&wheel->slots[timer->level][timer->slot])) {
@@ -95,7 +95,7 @@ void wf_wheel_arm(struct wf_wheel *wheel, struct wf_timer *timer, int64_t deadli
     timer->tick = tick > wheel->now ? tick : wheel->now;
     timer->is_armed = true;
     wheel->count++;
-    place(wheel, timer);
+    wheel_insert(wheel, timer);
     WEFT_ASSERT_SLOW(is_sound(wheel));
 }
 
@@ -104,21 +104,20 @@ bool wf_wheel_disarm(struct wf_wheel *wheel, struct wf_timer *timer)
     if (!timer->is_armed) {
         return false;
     }
-    displace(wheel, timer);
+    wheel_remove(wheel, timer);
     timer->is_armed = false;
     wheel->count--;
     WEFT_ASSERT_SLOW(is_sound(wheel));
     return true;
 }
 
-/* The first tick of the first occupied slot of the level, from the present on.  True: there is one.
- */
+/* Sets *tick to the first tick of the level's first occupied slot.  False: the level is empty. */
 static bool first_of_level(const struct wf_wheel *wheel, unsigned level, uint64_t *tick)
 {
     const unsigned shift = level * WF_WHEEL_BITS;
-    const unsigned present = slot_of(wheel->now, level);
-    /* By I1 and I3 nothing is in slots before the present one. */
-    const uint64_t ahead = wheel->occupied[level] >> present << present;
+    const unsigned current = slot_of(wheel->now, level);
+    /* By I1 and I3 the slots before the current one are empty. */
+    const uint64_t ahead = wheel->occupied[level] >> current << current;
     WEFT_ASSERT(ahead == wheel->occupied[level]);
     if (ahead == 0) {
         return false;
@@ -129,8 +128,8 @@ static bool first_of_level(const struct wf_wheel *wheel, unsigned level, uint64_
     return true;
 }
 
-/* The first tick at which anything has to be done, and on which level.  Lower levels come first:
- * all of what they have lies before the next slot of a higher one.  True: there is one. */
+/* Finds the first occupied slot: its level and its first tick.  Lower levels come first: all their
+ * ticks are before the next slot of a higher level.  False: the wheel is empty. */
 static bool first_event(const struct wf_wheel *wheel, uint64_t *tick, unsigned *level)
 {
     for (*level = 0; *level < WF_WHEEL_LEVELS; (*level)++) {
@@ -141,17 +140,17 @@ static bool first_event(const struct wf_wheel *wheel, uint64_t *tick, unsigned *
     return false;
 }
 
-/* Time is in the slot: what is due goes to `due`, the rest further down.  Gives how many were due.
- */
+/* Empties the current slot of the level: timers of level 0 are due, others move to lower levels.
+ * Returns how many were due. */
 static size_t enter_slot(struct wf_wheel *wheel, unsigned level, struct wf_list *due)
 {
     struct wf_list *slot = &wheel->slots[level][slot_of(wheel->now, level)];
     size_t fired = 0;
-    while (!wf_list_is_empty(slot)) { /* who is placed anew goes to a lower level: I1 */
+    while (!wf_list_is_empty(slot)) { /* Ends: a reinserted timer goes to a lower level (I1). */
         struct wf_timer *timer = wf_container_of(slot->next, struct wf_timer, link);
-        displace(wheel, timer);
+        wheel_remove(wheel, timer);
         if (level > 0) {
-            place(wheel, timer);
+            wheel_insert(wheel, timer);
             continue;
         }
         timer->is_armed = false;
@@ -180,23 +179,23 @@ size_t wf_wheel_advance(struct wf_wheel *wheel, int64_t now_ns, struct wf_list *
     return fired;
 }
 
-/* When a tick begins.  The last one there is begins before the end of the clock: see
- * WF_WHEEL_LEVELS. */
-static int64_t begin_of(uint64_t tick)
+/* The time at which a tick begins; for the last tick of the clock, just below WF_FOREVER. */
+static int64_t tick_begin_ns(uint64_t tick)
 {
-    return tick < (uint64_t)(WF_FOREVER / WF_TICK_NS) ? (int64_t)tick * WF_TICK_NS : WF_FOREVER - 1;
+    return tick < (uint64_t)(WF_FOREVER / WF_WHEEL_TICK_NS) ? (int64_t)tick * WF_WHEEL_TICK_NS
+                                                            : WF_FOREVER - 1;
 }
 
 int64_t wf_wheel_next_ns(const struct wf_wheel *wheel)
 {
     uint64_t tick;
     unsigned level;
-    return first_event(wheel, &tick, &level) ? begin_of(tick) : WF_FOREVER;
+    return first_event(wheel, &tick, &level) ? tick_begin_ns(tick) : WF_FOREVER;
 }
 
 int64_t wf_timer_due_ns(const struct wf_timer *timer)
 {
-    return begin_of(timer->tick);
+    return tick_begin_ns(timer->tick);
 }
 
 bool wf_wheel_check(const struct wf_wheel *wheel)
@@ -205,8 +204,8 @@ bool wf_wheel_check(const struct wf_wheel *wheel)
     for (unsigned level = 0; level < WF_WHEEL_LEVELS; level++) {
         for (unsigned slot = 0; slot < WF_WHEEL_SLOTS; slot++) {
             const struct wf_list *head = &wheel->slots[level][slot];
-            const bool is_marked = (wheel->occupied[level] >> slot & 1) != 0;
-            if (is_marked == wf_list_is_empty(head)) {
+            const bool is_occupied = (wheel->occupied[level] >> slot & 1) != 0;
+            if (is_occupied == wf_list_is_empty(head)) {
                 return false; /* I2 */
             }
             for (struct wf_list *link = head->next; link != head; link = link->next) {

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * trace/ring.c - the last events of a worker, written without waiting, read by anybody meanwhile.
+ * trace/ring.c - the last events of a worker: a wait-free writer, and readers that validate.
  *
- * The owner writes an event into the slot after the newest and then moves head past it.  A reader
+ * The owner writes an event to the slot after the newest one and then advances head.  A reader
  *
- *   1 looks    loads head: the events below it are written (E1).
- *   2 copies   loads the slots, oldest first, while the owner may overtake it.
- *   3 judges   loads head again: an event whose slot the owner may have begun to write anew, that
- *              is one more than `events` below the head of now, is dropped.
+ *   1 bounds     loads head: the events below it are whole (trace.E1).
+ *   2 copies     loads the slots, oldest first, while the owner may overtake it.
+ *   3 validates  loads head again, and drops the events more than `events` below it: the owner may
+ *                have begun to overwrite their slots.
  *
- * Why that is enough: what a copy may have mixed up is the event n with the event n + slots.  The
- * owner began to write that one when head was n + slots, and every store to a slot is a release:
- * who loads only a word of it sees that head, or a later one, in step 3 (E2), and n is dropped.
- * So there is nothing to write but the event and the head; and since one slot more is there than
- * events can be read, no event of a ring at rest is doubted.
+ * Why this suffices: a torn copy mixes words of event n with words of event n + slots.  When the
+ * owner began to write event n + slots, head was n + slots.  Every store to a slot is a release, so
+ * a reader that loads one word of the new event sees this head or a later one in step 3 (trace.E2)
+ * and drops event n.  So the owner writes nothing but the event and head.  There is one more slot
+ * than readable events, so a reader drops nothing from a ring that is not being written.
  *
- * Rejected: a sequence number in each slot, made odd before and even after: two stores an event
- * more, for nothing a reader needs.  Rejected: acquire and release fences around relaxed words, as
- * seqlocks have them: ThreadSanitizer does not see them (base/atomic.h), and on x86 the orders are
- * free.  Rejected: the CPU's time stamp counter instead of the clock: it needs a calibration, and a
- * trace must agree with the deadlines, which are on the clock.
+ * Rejected: a sequence number in each slot, odd during a write and even after it: two more stores
+ * for each event, without a use for the reader.  Rejected: acquire and release fences around
+ * relaxed words, as in a seqlock: ThreadSanitizer does not support fences (base/atomic.h), and on
+ * x86 the acquire and release accesses are free.  Rejected: the CPU's time stamp counter instead of
+ * the clock: it needs calibration, and the times of a trace must agree with deadlines, which are on
+ * the clock.
  */
 #include <errno.h>
 #include <string.h>
@@ -36,9 +37,9 @@ static uint32_t slot_after(const struct wf_trace_ring *ring, uint32_t slot)
     return slot == ring->events ? 0 : slot + 1;
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- creating ------------------------------------------------------------------------------ */
 
-static void init_slot(struct wf_trace_slot *slot)
+static void slot_init(struct wf_trace_slot *slot)
 {
     wf_atomic_init(&slot->time_ns, 0);
     wf_atomic_init(&slot->task_id, 0);
@@ -64,9 +65,9 @@ int wf_trace_ring_new(struct wf_trace_ring **out, uint32_t events, unsigned work
     ring->worker = (uint16_t)worker;
     wf_plain_store(&ring->next, 0);
     wf_atomic_init(&ring->head, 0);
-    /* This also touches every page now, rather than between two events. */
+    /* This also touches every page: the owner has no page faults between events. */
     for (uint32_t i = 0; i < slot_count(ring); i++) {
-        init_slot(&ring->slots[i]);
+        slot_init(&ring->slots[i]);
     }
     *out = ring;
     return 0;
@@ -86,7 +87,7 @@ void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_
     const uint32_t at = wf_plain_load(&ring->next);
     struct wf_trace_slot *slot = &ring->slots[at];
     uint64_t head = wf_load_relaxed(&ring->head); /* relaxed: only the owner writes it */
-    /* (E2) release, each: who sees the word sees that this slot is being written. */
+    /* (trace.E2) release, each: a reader that loads the word sees this head in step 3. */
     wf_store_release(&slot->time_ns, now_ns);
     WF_JITTER();
     wf_store_release(&slot->task_id, task_id);
@@ -94,14 +95,14 @@ void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_
     WF_JITTER();
     wf_store_release(&slot->kind, (uint64_t)event);
     WF_JITTER();
-    wf_store_release(&ring->head, head + 1); /* (E1) release: the event is whole. */
+    wf_store_release(&ring->head, head + 1); /* (trace.E1) release: the event is whole. */
     wf_plain_store(&ring->next, slot_after(ring, at));
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* acquire, each: pairs with (E2), for the look at head that follows. */
-static void copy(struct wf_trace_slot *slot, struct wf_trace_record *out)
+/* acquire, each: pairs with (trace.E2), for the second load of head. */
+static void slot_copy(struct wf_trace_slot *slot, struct wf_trace_record *out)
 {
     out->time_ns = wf_load_acquire(&slot->time_ns);
     WF_JITTER();
@@ -113,19 +114,20 @@ static void copy(struct wf_trace_slot *slot, struct wf_trace_record *out)
 
 size_t wf_trace_read(struct wf_trace_ring *ring, struct wf_trace_record *out, size_t max)
 {
-    uint64_t head = wf_load_acquire(&ring->head); /* pairs with (E1) */
+    uint64_t head = wf_load_acquire(&ring->head); /* acquire: pairs with (trace.E1) */
     size_t count = head < ring->events ? (size_t)head : ring->events;
     count = count < max ? count : max;
     uint64_t first = head - count;
     uint32_t slot = (uint32_t)(first % slot_count(ring));
     for (size_t i = 0; i < count; i++) {
-        copy(&ring->slots[slot], &out[i]);
+        slot_copy(&ring->slots[slot], &out[i]);
         out[i].worker = ring->worker;
         slot = slot_after(ring, slot);
     }
-    /* relaxed: the loads of the slots before it are acquires, so that it cannot come earlier. */
+    /* relaxed: it cannot move before the acquire loads of the slots. */
     uint64_t now = wf_load_relaxed(&ring->head);
-    uint64_t oldest = now < slot_count(ring) ? 0 : now - ring->events; /* that is whole for sure */
+    /* The oldest event that is certainly whole. */
+    uint64_t oldest = now < slot_count(ring) ? 0 : now - ring->events;
     if (oldest <= first) {
         return count;
     }

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * trace/trace.h - what happened, when, on which worker: recording only.
+ * trace/trace.h - records which event happened when on which worker.
  *
- * Promises:      recording never waits, never fails and allocates nothing; switched off it costs
- * one branch.  What is read back is whole: an event that was overwritten while it was copied is
- * left out, never shown half. Must not know: tasks (it records their numbers), workers (theirs
- * too), what an event means to whoever reads it.
+ * Promises:      recording into a ring never blocks, never fails and allocates nothing; disabled it
+ *                costs one branch.  A reader gets whole events only: it drops an event that the
+ *                owner may have overwritten during the copy.
+ * Must not know: tasks and workers (it records their numbers), and what a reader makes of an event.
  *
- *   ring    the last events of one worker, which alone writes; anybody reads meanwhile.
- *   shared  one ring more, under a lock, for the threads that are no worker.
- *   log     the events of several rings in the order of their times, and as text.
+ *   ring    the last events of one worker, the only writer; any thread reads at the same time
+ *   shared  one more ring, under a lock, for non-worker threads
+ *   log     the events of several rings merged by time, and as text
  *
- * Tags:  [owner] the one thread that writes a ring;  [any] any thread.
+ * Tags:  [owner] the only thread that writes the ring;  [any] any thread;
+ *        [tracer] the caller that starts, stops and collects the trace, one at a time.
  *        Fields: [const] set before publication; [owner: write] [any: read].
  *
- * Who synchronises with whom (the letters are the labels in the code):
+ * Edges:
  *
- *   edge  from                          to                            carries
- *   E1    ring.c put: store head        read: load head               the events below it
- *   E2    ring.c put: store to a slot   read: load from a slot        a head at or past the event
- *                                                                     that is being written there
+ *   edge      from                          to                        carries
+ *   trace.E1  ring.c put: store head        ring.c read: load head    the events below head
+ *   trace.E2  ring.c put: store to a slot   ring.c read: load slot    a head that is at least the
+ *                                                                     number of the event that is
+ *                                                                     being written to the slot
  */
 #ifndef WF_TRACE_TRACE_H
 #define WF_TRACE_TRACE_H
@@ -34,30 +36,31 @@
 /* ---- events -------------------------------------------------------------------------------- */
 
 /*
- * The first ten are the life of a task, in its order.  The names are what a trace shows.  `arg`
- * says of spawn which task did it (0: none), of notify which worker was called, of steal how many
- * items came, and of step which of the nine it is, from 1; elsewhere it is 0.
+ * The first ten are the life of a task, in its order.  The names appear in a trace.  `arg` is the
+ * id of the spawning task for spawn (0: none), the index of the woken worker for notify, the kind
+ * of the wait for wait, the index of the victim for steal, and the number of the step, 1 to 9, for
+ * step; else it is 0.
  */
 /* clang-format off */
 #define WF_TRACE_TABLE(X)                                                                          \
-    X(WF_TRACE_SPAWN,  "spawn")  /* the task was made */                                           \
-    X(WF_TRACE_QUEUE,  "queue")  /* it was put where workers look */                               \
-    X(WF_TRACE_NOTIFY, "notify") /* a sleeping worker was called for it */                         \
-    X(WF_TRACE_FIND,   "find")   /* a worker took it */                                            \
-    X(WF_TRACE_ENTER,  "enter")  /* it runs from here on */                                        \
-    X(WF_TRACE_WAIT,   "wait")   /* it asks to be suspended */                                     \
-    X(WF_TRACE_COMMIT, "commit") /* it is suspended: its stack may go on elsewhere */              \
-    X(WF_TRACE_WAKE,   "wake")   /* it was woken */                                                \
-    X(WF_TRACE_FINISH, "finish") /* it returned */                                                 \
-    X(WF_TRACE_FREE,   "free")   /* its memory went back */                                        \
-    X(WF_TRACE_STEAL,  "steal")  /* a worker took from another */                                  \
-    X(WF_TRACE_PARK,   "park")   /* a worker goes to sleep */                                      \
-    X(WF_TRACE_UNPARK, "unpark") /* a worker comes back from it */                                 \
-    X(WF_TRACE_YIELD,  "yield")  /* the task let others go first */                                \
-    X(WF_TRACE_CANCEL, "cancel") /* the task was asked to end */                                   \
-    X(WF_TRACE_BLOCK,  "block")  /* its function goes to a thread of its own */                    \
-    X(WF_TRACE_UNBLOCK, "unblock") /* that has returned */                                         \
-    X(WF_TRACE_STEP,   "step")   /* of the reactor's loop */
+    X(WF_TRACE_SPAWN,  "spawn")  /* the task was created */                                        \
+    X(WF_TRACE_QUEUE,  "queue")  /* the task was put into a run queue */                           \
+    X(WF_TRACE_NOTIFY, "notify") /* a parked worker was woken for it */                            \
+    X(WF_TRACE_FIND,   "find")   /* a worker took the task from a queue */                         \
+    X(WF_TRACE_ENTER,  "enter")  /* the task begins a slice */                                     \
+    X(WF_TRACE_WAIT,   "wait")   /* the task begins to suspend */                                  \
+    X(WF_TRACE_COMMIT, "commit") /* the task is suspended: any worker may resume it */             \
+    X(WF_TRACE_WAKE,   "wake")   /* the task was woken */                                          \
+    X(WF_TRACE_FINISH, "finish") /* the task's function returned */                                \
+    X(WF_TRACE_FREE,   "free")   /* the task's memory was freed */                                 \
+    X(WF_TRACE_STEAL,  "steal")  /* a worker stole from another one */                             \
+    X(WF_TRACE_PARK,   "park")   /* a worker parks */                                              \
+    X(WF_TRACE_UNPARK, "unpark") /* a worker returns from park */                                  \
+    X(WF_TRACE_YIELD,  "yield")  /* the task yielded */                                            \
+    X(WF_TRACE_CANCEL, "cancel") /* the task was cancelled */                                      \
+    X(WF_TRACE_BLOCK,  "block")  /* the task's job goes to a thread of the blocking pool */        \
+    X(WF_TRACE_UNBLOCK, "unblock") /* that job has returned */                                     \
+    X(WF_TRACE_STEP,   "step")   /* a step of the control thread's loop */
 /* clang-format on */
 
 enum wf_trace_event {
@@ -67,24 +70,24 @@ enum wf_trace_event {
         WF_TRACE_EVENT_COUNT
 };
 
-/* [any]  As the table has it; "?" for what is none. */
+/* [any]  The name in the table; "?" for an unknown event. */
 const char *wf_trace_event_name(enum wf_trace_event event);
 
-/* As the number of a worker: a thread that is none. */
+/* The worker number of a non-worker thread. */
 #define WF_TRACE_FOREIGN UINT16_MAX
 
-/* An event as it is read. */
+/* A copy of an event, for a reader. */
 struct wf_trace_record {
-    int64_t time_ns; /* on wf_clock_now */
-    uint64_t task_id;
-    uint64_t arg;
-    uint16_t kind; /* enum wf_trace_event */
-    uint16_t worker;
+    int64_t time_ns;  /* on the clock of wf_clock_now */
+    uint64_t task_id; /* 0: none */
+    uint64_t arg;     /* see WF_TRACE_TABLE */
+    uint16_t kind;    /* enum wf_trace_event */
+    uint16_t worker;  /* its index, or WF_TRACE_FOREIGN */
 };
 
 /* ---- ring ---------------------------------------------------------------------------------- */
 
-/* An event as it is kept.  [owner: write] [any: read] */
+/* [owner: write] [any: read]  An event in a ring. */
 struct wf_trace_slot {
     WF_ATOMIC(int64_t) time_ns;
     WF_ATOMIC(uint64_t) task_id;
@@ -94,30 +97,31 @@ struct wf_trace_slot {
 
 /*
  * Invariants:
- *   I1  event number n, counted from 0, stands in slot n mod (events + 1)
- *   I2  the events [head - events, head) are whole; in the one slot left the owner may be writing
- *       event number `head`
+ *   I1  event number n, counted from 0, is in slot n mod (events + 1)
+ *   I2  the events [head - events, head) are whole; the owner may be writing event number `head` to
+ *       the remaining slot
  */
 struct wf_trace_ring {
-    uint32_t events;          /* [const]  that can be read; there is a slot more */
-    uint16_t worker;          /* [const] */
+    uint32_t events;          /* [const]  events that can be read; there is one more slot */
+    uint16_t worker;          /* [const]  index, or WF_TRACE_FOREIGN */
     uint32_t next;            /* [owner]  the slot of event number `head` */
-    WF_ATOMIC(uint64_t) head; /* [owner: write] [any: read]  events since the start */
+    WF_ATOMIC(uint64_t) head; /* [owner: write] [any: read]  events written since the start */
     alignas(WF_CACHE_LINE) struct wf_trace_slot slots[];
 };
 
-/* Keeps the last `events` events of worker `worker`.  -EINVAL: not a power of two within
- * WF_TRACE_EVENTS_MIN .. WF_TRACE_EVENTS_MAX, or no worker and not WF_TRACE_FOREIGN; -ENOMEM. */
+/* [any]  Creates a ring for the last `events` events of worker `worker`.  -EINVAL: `events` is not
+ * a power of two within WF_TRACE_EVENTS_MIN .. WF_TRACE_EVENTS_MAX, or `worker` is neither an index
+ * nor WF_TRACE_FOREIGN; -ENOMEM. */
 int wf_trace_ring_new(struct wf_trace_ring **out, uint32_t events, unsigned worker);
-/* Nobody writes or reads any more.  NULL is allowed. */
+/* [any]  The ring must have neither writer nor reader.  NULL is allowed. */
 void wf_trace_ring_free(struct wf_trace_ring *ring);
 
-/* [owner]  Records an event with the time of now; the oldest one goes when there is no room. */
+/* [owner]  Records an event with the current time; a full ring loses its oldest event. */
 void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_t task_id,
                   uint64_t arg);
 
-/* [owner]  The same where tracing may be switched off: NULL.  A macro, so that the id of the task
- * is then not even read: it lies in a line of the cache that a switch does not need. */
+/* [owner]  wf_trace_put, unless tracing is disabled: `ring` is NULL.  A macro, so that the
+ * arguments are not evaluated then: a task's id is in a cache line that a switch does not need. */
 #define wf_trace(ring, event, task_id, arg)                                                        \
     do {                                                                                           \
         struct wf_trace_ring *const ring_ = (ring);                                                \
@@ -126,31 +130,32 @@ void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_
         }                                                                                          \
     } while (0)
 
-/* [any]  The newest events, at most `max`, oldest first, without a gap; gives how many.  Fewer than
- * there were when the owner writes meanwhile: what it overtook is left out. */
+/* [any]  Copies up to `max` of the newest events to `out`, oldest first, without a gap; returns how
+ * many.  Drops the oldest ones that the owner has overwritten during the copy. */
 size_t wf_trace_read(struct wf_trace_ring *ring, struct wf_trace_record *out, size_t max);
 
 /* ---- shared -------------------------------------------------------------------------------- */
 
-/* For all threads that are no worker.  The time is read under the lock, so that here too no event
- * has an earlier time than the one before it. */
+/* The ring of all non-worker threads.  The writer reads the clock under the lock, so the events are
+ * in the order of their times here too. */
 struct wf_trace_shared {
     struct wf_lock lock;
-    struct wf_trace_ring *ring; /* [lock]  its events; [who starts and stops: read] */
+    struct wf_trace_ring *ring; /* [lock: write] [tracer: read]  its owner holds the lock */
 };
 
-/* As wf_trace_ring_new. */
+/* [tracer]  Creates the ring.  Errors as wf_trace_ring_new. */
 int wf_trace_shared_init(struct wf_trace_shared *shared, uint32_t events);
-/* [nobody reads]  The same again, while others may write: what was recorded is forgotten. */
+/* [tracer]  Replaces the ring by an empty one of `events` events.  Other threads may write at the
+ * same time; none may read.  Errors as wf_trace_ring_new: the old ring stays. */
 int wf_trace_shared_renew(struct wf_trace_shared *shared, uint32_t events);
-/* Nobody writes or reads any more. */
+/* [tracer]  Frees the ring, which must have neither writers nor readers. */
 void wf_trace_shared_done(struct wf_trace_shared *shared);
 
-/* [any]  Under any other lock too: none has a higher rank. */
+/* [any]  Records an event.  May be called under any lock: WF_RANK_TRACE is the highest rank. */
 void wf_trace_shared_put(struct wf_trace_shared *shared, enum wf_trace_event event,
                          uint64_t task_id, uint64_t arg);
 
-/* [any]  The same where tracing may be switched off: NULL. */
+/* [any]  wf_trace_shared_put, unless tracing is disabled: `shared` is NULL. */
 static inline void wf_trace_shared(struct wf_trace_shared *shared, enum wf_trace_event event,
                                    uint64_t task_id, uint64_t arg)
 {
@@ -161,14 +166,14 @@ static inline void wf_trace_shared(struct wf_trace_shared *shared, enum wf_trace
 
 /* ---- log ----------------------------------------------------------------------------------- */
 
-/* [any]  What the rings hold, in the order of the times; of equal times, in the order of the rings,
- * and of one ring in its own.  A ring may be NULL.  Gives *out, to be freed by wf_free, and its
- * length.  -ENOMEM: both untouched. */
+/* [any]  Merges the events of the rings by time.  Events of equal time are in the order of their
+ * rings, events of one ring in their own order.  A ring may be NULL.  *out gets *out_count records;
+ * the caller frees it by wf_free.  -ENOMEM: both are untouched. */
 int wf_trace_collect(struct wf_trace_ring *const *rings, size_t count, struct wf_trace_record **out,
                      size_t *out_count);
 
-/* [any]  Writes a line an event: nanoseconds since the first, worker ("-": none), event, task and
- * arg, with blanks between them.  Else the error of wf_file_write. */
+/* [any]  Writes one line for each event: nanoseconds since the first event, worker ("-": none),
+ * event, task id and arg, separated by spaces.  Returns 0 or the error of wf_file_write. */
 int wf_trace_write(int fd, const struct wf_trace_record *records, size_t count);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * corpus.h - runs a fuzz target with its corpus, as a test: what libFuzzer has found stays found.
+ * corpus.h - runs a fuzz target with its corpus, as a test: inputs that libFuzzer found stay
+ * tested.
  */
 #ifndef CORPUS_H
 #define CORPUS_H
@@ -11,14 +12,15 @@
 #include "fuzz/fuzz.h"
 #include "tap.h"
 
-/* Every file of the folder; gives their number. */
+/* Runs every file of the folder; returns their number. */
 static inline size_t corpus_run(const char *folder)
 {
     size_t count = 0;
     const struct dirent *file;
     DIR *stream = opendir(folder);
     CHECK(stream != NULL);
-    while ((file = readdir(stream)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own stream
+    /* NOLINT(concurrency-mt-unsafe): only this thread uses the stream */
+    while ((file = readdir(stream)) != NULL) {
         char path[4096];
         uint8_t bytes[4096];
         if (file->d_name[0] == '.') {

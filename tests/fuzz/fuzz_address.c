@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   any text is an address or an error; an error leaves the output alone, and an address that
- *         was printed is read back as the same bytes.
- * Method: the first byte chooses the default port, the rest is the text.
+ * Goal:   any text is an address or an error; an error leaves the output unchanged, and a printed
+ *         address parses to the same bytes.
+ * Method: the first byte selects the default port, the rest is the text.
  */
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void check_address(const char *text, int default_port)
     WEFT_CHECK(strcmp(printed, twice) == 0);
 }
 
-/* Whatever the kernel may give can be printed, in whatever room. */
+/* Any address that the kernel may return can be printed, into a buffer of any size. */
 static void check_print(const uint8_t *data, size_t size)
 {
     weft_address address;
@@ -49,12 +49,13 @@ static void check_print(const uint8_t *data, size_t size)
     int needed = weft_address_print(&address, text, sizeof(text));
     WEFT_CHECK(needed < (int)sizeof(text));
     if (needed > 0) {
-        char *little = wf_alloc((size_t)needed); /* one byte less: the sanitizer watches its end */
-        WEFT_CHECK(little != NULL);
-        WEFT_CHECK(weft_address_print(&address, little, (size_t)needed) == needed);
-        WEFT_CHECK(strncmp(little, text, (size_t)needed - 1) == 0);
-        WEFT_CHECK(little[needed - 1] == '\0');
-        wf_free(little);
+        /* one byte too small: the sanitizer checks its end */
+        char *small = wf_alloc((size_t)needed);
+        WEFT_CHECK(small != NULL);
+        WEFT_CHECK(weft_address_print(&address, small, (size_t)needed) == needed);
+        WEFT_CHECK(strncmp(small, text, (size_t)needed - 1) == 0);
+        WEFT_CHECK(small[needed - 1] == '\0');
+        wf_free(small);
     }
 }
 

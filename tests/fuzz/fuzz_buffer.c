@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   however the bytes of a stream arrive and leave in pieces, and whichever read or write is
- *         interrupted, a reader takes all of them once and in order, and a writer puts all of them
- *         out so.
+ * Goal:   in whatever pieces the bytes of a stream come and go, and whichever read or write is
+ *         interrupted, a reader returns all bytes once and in order, and a writer writes all bytes
+ *         once and in order.
  * Method: the input is a plan (sizes of buffer and pieces, calls and their arguments) and a text.
- *         Each call of the reader is compared with what the same call means on the text as a whole;
- *         what it took goes through a writer, whose output has to be the text again.
+ *         Each call of the reader is compared with what the same call means on the whole text; the
+ *         bytes it returned go through a writer, whose output must be the text again.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,17 +24,17 @@ struct plan {
 };
 
 struct scene {
-    struct plan calls;  /* what is asked of the reader */
+    struct plan calls;  /* the calls of the reader */
     struct plan pieces; /* how the text arrives and leaves; 0: an interruption */
     const char *text;
     size_t size;
-    size_t arrived; /* bytes that the reader's function has given */
+    size_t arrived; /* bytes that the reader's function has returned */
     size_t at;      /* bytes that were taken from the reader */
     bool is_steady; /* no interruptions at the moment */
     bool was_interrupted;
-    bool has_ended;  /* the function has said so */
-    size_t left;     /* bytes that the writer's function has got */
-    size_t accepted; /* bytes that the writer has taken */
+    bool has_ended;  /* the function has reported the end */
+    size_t written;  /* bytes that the writer's function has received */
+    size_t accepted; /* bytes that the writer has accepted */
     char out[TEXT_MAX];
     size_t limit; /* the size of the reader's buffer */
     weft_reader reader;
@@ -46,8 +46,8 @@ static uint8_t next_of(struct plan *plan)
     return plan->size > 0 ? plan->bytes[plan->next++ % plan->size] : 1;
 }
 
-/* The size of the next piece; 0: this call is interrupted.  Never twice in a row, so that all ends.
- */
+/* The size of the next piece; 0: this call is interrupted.  Never twice in a row, so that every
+ * loop ends. */
 static size_t next_piece(struct scene *scene, size_t size)
 {
     size_t piece = next_of(&scene->pieces) % 24;
@@ -58,7 +58,7 @@ static size_t next_piece(struct scene *scene, size_t size)
     return piece < size ? piece : size;
 }
 
-static ssize_t arrive(void *context, void *buffer, size_t size)
+static ssize_t read_piece(void *context, void *buffer, size_t size)
 {
     struct scene *scene = context;
     WEFT_CHECK(size > 0);
@@ -75,7 +75,7 @@ static ssize_t arrive(void *context, void *buffer, size_t size)
     return (ssize_t)piece;
 }
 
-static ssize_t leave(void *context, const void *bytes, size_t size)
+static ssize_t write_piece(void *context, const void *bytes, size_t size)
 {
     struct scene *scene = context;
     WEFT_CHECK(size > 0);
@@ -83,19 +83,19 @@ static ssize_t leave(void *context, const void *bytes, size_t size)
     if (piece == 0) {
         return -ETIMEDOUT;
     }
-    WEFT_CHECK(piece <= sizeof(scene->out) - scene->left);
-    memcpy(scene->out + scene->left, bytes, piece);
-    scene->left += piece;
+    WEFT_CHECK(piece <= sizeof(scene->out) - scene->written);
+    memcpy(scene->out + scene->written, bytes, piece);
+    scene->written += piece;
     return (ssize_t)piece;
 }
 
-/* The bytes are the next of the text; they are taken, and written on. */
+/* The bytes are the next of the text; they are consumed, and passed to the writer. */
 static void took(struct scene *scene, const char *bytes, size_t size)
 {
     WEFT_CHECK(size <= scene->size - scene->at);
     WEFT_CHECK(size == 0 || memcmp(bytes, scene->text + scene->at, size) == 0);
     const bool was_steady = scene->is_steady;
-    scene->is_steady = size > scene->writer.size; /* such a piece may not be interrupted */
+    scene->is_steady = size > scene->writer.size; /* such a piece must not be interrupted */
     int rc;
     do {
         const bool is_text = memchr(scene->text + scene->at, '\0', size) == NULL &&
@@ -108,10 +108,10 @@ static void took(struct scene *scene, const char *bytes, size_t size)
     scene->is_steady = was_steady;
     scene->at += size;
     scene->accepted += size;
-    WEFT_CHECK(scene->left + weft_writer_buffered(&scene->writer) == scene->accepted);
+    WEFT_CHECK(scene->written + weft_writer_buffered(&scene->writer) == scene->accepted);
 }
 
-/* ---- the calls, beside what they mean -------------------------------------------------------- */
+/* ---- the calls, compared with their meaning -------------------------------------------------- */
 
 static size_t rest_of(const struct scene *scene)
 {
@@ -166,7 +166,7 @@ static void read_exact(struct scene *scene, size_t size)
         WEFT_CHECK(count == 0);
     } else {
         WEFT_CHECK(count == -ENODATA);
-        if (size > scene->limit) { /* that has taken it */
+        if (size > scene->limit) { /* read_exact has consumed it */
             took(scene, bytes, rest_of(scene));
         }
     }
@@ -244,8 +244,8 @@ static void call_once(struct scene *scene)
     }
 }
 
-/* What is left is read, so that all of it comes out. */
-static void come_to_the_end(struct scene *scene)
+/* Reads the rest, so that the whole text is written. */
+static void read_rest(struct scene *scene)
 {
     while (rest_of(scene) > 0) {
         read_some(scene, 256);
@@ -256,7 +256,7 @@ static void come_to_the_end(struct scene *scene)
     while (weft_writer_flush(&scene->writer) != 0) {
     }
     WEFT_CHECK(weft_writer_buffered(&scene->writer) == 0);
-    WEFT_CHECK(scene->left == scene->size);
+    WEFT_CHECK(scene->written == scene->size);
     WEFT_CHECK(memcmp(scene->out, scene->text, scene->size) == 0);
 }
 
@@ -278,12 +278,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .limit = 1 + data[0] % BUFFER_MAX,
     };
     const size_t room = 1 + data[1] % BUFFER_MAX;
-    WEFT_CHECK(weft_reader_init_fn(&scene.reader, arrive, &scene, NULL, scene.limit) == 0);
-    WEFT_CHECK(weft_writer_init_fn(&scene.writer, leave, &scene, NULL, room) == 0);
+    WEFT_CHECK(weft_reader_init_fn(&scene.reader, read_piece, &scene, NULL, scene.limit) == 0);
+    WEFT_CHECK(weft_writer_init_fn(&scene.writer, write_piece, &scene, NULL, room) == 0);
     for (unsigned i = 0; i < 20 || (i < 200 && rest_of(&scene) > 0); i++) {
         call_once(&scene);
     }
-    come_to_the_end(&scene);
+    read_rest(&scene);
     weft_reader_done(&scene.reader);
     weft_writer_done(&scene.writer);
     return 0;

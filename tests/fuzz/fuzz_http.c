@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   any bytes are requests, or are refused, in the same way however they arrive; a path that
- *         is accepted stays below its folder, and no head that two readers could see differently is
- *         accepted.
- * Method: the first byte says in which pieces the rest arrives.  It is read as a whole, too, and
- *         each head that is accepted is looked at by other means.
+ * Goal:   any bytes are requests, or are refused, independently of the pieces in which they come;
+ *         an accepted path stays below its folder, and no accepted head is ambiguous to another
+ *         parser.
+ * Method: the first byte selects the pieces in which the rest arrives.  The rest is also parsed as
+ *         a whole, and each accepted head is checked by other means.
  */
 #include <string.h>
 #include <sys/types.h>
@@ -20,7 +20,7 @@ struct stream {
     size_t piece;
 };
 
-static ssize_t arrive(void *context, void *buffer, size_t size)
+static ssize_t read_piece(void *context, void *buffer, size_t size)
 {
     struct stream *stream = context;
     size_t piece = stream->size - stream->taken;
@@ -31,8 +31,8 @@ static ssize_t arrive(void *context, void *buffer, size_t size)
     return (ssize_t)piece;
 }
 
-/* Where the bytes that were taken from the reader end. */
-static size_t place_of(const struct stream *stream, const weft_reader *reader)
+/* The offset behind the bytes that were taken from the reader. */
+static size_t offset_of(const struct stream *stream, const weft_reader *reader)
 {
     return stream->taken - weft_reader_buffered(reader);
 }
@@ -51,7 +51,7 @@ static void check_path(const char *path)
     WEFT_CHECK(memmem(framed, length + 2, "/../", 4) == NULL);
 }
 
-/* Lines of the head that begin so, in whatever letters. */
+/* Number of lines of the head that begin with `begin`, ignoring case. */
 static size_t count_lines(const char *head, size_t size, const char *begin)
 {
     const size_t length = strlen(begin);
@@ -80,7 +80,7 @@ static void check_accepted(const struct http_request *request, const char *head,
     check_path(request->path);
 }
 
-/* A line in memory of just its size: the sanitizer watches its end. */
+/* A line in memory of exactly its size: the sanitizer checks its end. */
 static void check_line(const char *bytes, size_t size)
 {
     struct http_request request = {.path = ""};
@@ -104,17 +104,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     parts.piece = 1 + data[0] % 64;
     check_line(whole.bytes, whole.size);
-    WEFT_CHECK(weft_reader_init_fn(&readers[0], arrive, &whole, buffers[0], HTTP_HEAD_MAX) == 0);
-    WEFT_CHECK(weft_reader_init_fn(&readers[1], arrive, &parts, buffers[1], HTTP_HEAD_MAX) == 0);
-    while (status == 0) { /* ends: a head has some bytes */
+    WEFT_CHECK(weft_reader_init_fn(&readers[0], read_piece, &whole, buffers[0], HTTP_HEAD_MAX) ==
+               0);
+    WEFT_CHECK(weft_reader_init_fn(&readers[1], read_piece, &parts, buffers[1], HTTP_HEAD_MAX) ==
+               0);
+    while (status == 0) { /* ends: a head has at least one byte */
         struct http_request requests[2];
-        const size_t begin = place_of(&whole, &readers[0]);
+        const size_t begin = offset_of(&whole, &readers[0]);
         status = http_request_read(&readers[0], &requests[0]);
         WEFT_CHECK(http_request_read(&readers[1], &requests[1]) == status);
         WEFT_CHECK(status < 0 || (status == 0) == (http_reason(status)[0] == '\0'));
         if (status == 0) {
-            const size_t end = place_of(&whole, &readers[0]);
-            WEFT_CHECK(place_of(&parts, &readers[1]) == end);
+            const size_t end = offset_of(&whole, &readers[0]);
+            WEFT_CHECK(offset_of(&parts, &readers[1]) == end);
             WEFT_CHECK(strcmp(requests[0].path, requests[1].path) == 0);
             WEFT_CHECK(requests[0].has_body == requests[1].has_body);
             check_accepted(&requests[0], whole.bytes + begin, end - begin);

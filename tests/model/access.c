@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model/access.c - what the code under test calls: each access becomes a published step, or, while
- * setup() and check() run alone, happens at once.
+ * model/access.c - the functions that the code under test calls: each access becomes a published
+ * step, or happens at once while setup() and check() run without threads.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@ unsigned model_thread(void)
     return (unsigned)engine.current;
 }
 
-/* A store under tso enters the thread's buffer: nobody else can tell, so it is no step. */
+/* A store under tso enters the thread's buffer: no other thread can see it, so it is no step. */
 static bool is_buffered(const struct model_site *site)
 {
     return engine.memory == MODEL_TSO && site->kind == MODEL_STORE &&
@@ -128,7 +128,7 @@ int wf_futex_wait(wf_atomic_u32 *word, uint32_t expected, int64_t deadline_ns)
                         .size = sizeof(word->value),
                         .deadline_ns = deadline_ns};
     if (engine_is_alone()) {
-        model_fail("a wait where nobody could wake");
+        model_fail("a wait outside of the threads");
     }
     fiber_publish(&step);
     return (int)(int64_t)step.result;
@@ -143,7 +143,7 @@ int wf_barrier_everywhere(void)
     uint32_t left = ((1u << engine.thread_count) - 1) & ~(1u << self);
     struct step step = {.kind = MODEL_BARRIER, .operand = self};
     fiber_publish(&step);
-    while (left != 0) { /* each of the others at a moment of its own, in any order */
+    while (left != 0) { /* each of the other threads, one at a time, in any order */
         uint32_t others = left;
         for (unsigned skip = search_choose((unsigned)__builtin_popcount(left)); skip > 0; skip--) {
             others &= others - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model/cell.c - cells and their histories, what threads know of them, and races.
+ * model/cell.c - cells and their histories, the views of threads, and races.
  *
  * Real memory always holds the newest store of each cell, so that setup() and check(), which run
  * alone, use it directly.  While threads run, a cell has a history of stores.  Under sc and tso
@@ -107,7 +107,7 @@ static bool do_overlap(const volatile char *a, unsigned a_size, const volatile c
 static bool is_plain_used_elsewhere(const struct plain *plain, unsigned thread, bool reads_too)
 {
     const struct view *now = &engine.threads[thread].now;
-    if (plain->writer != NOBODY && plain->write_clock > now->clock[plain->writer]) {
+    if (plain->writer != NO_THREAD && plain->write_clock > now->clock[plain->writer]) {
         return true;
     }
     for (unsigned other = 0; reads_too && other < engine.thread_count; other++) {
@@ -138,7 +138,7 @@ struct cell *find_cell(void *address, unsigned size, const char *text)
     *cell = (struct cell){.address = address,
                           .text = text[0] == '&' ? text + 1 : text,
                           .size = (uint8_t)size,
-                          .init_thread = NOBODY};
+                          .init_thread = NO_THREAD};
     struct store *first = add_store(cell);
     memset(&first->view, 0, sizeof(first->view));
     first->value = read_memory(address, size);
@@ -170,7 +170,7 @@ struct cell *touch(unsigned thread, void *address, unsigned size, const char *te
     heap_check_access(address, text);
     struct cell *cell = find_cell(address, size, text);
     const struct view *now = &engine.threads[thread].now;
-    if (cell->init_thread != NOBODY && cell->init_clock > now->clock[cell->init_thread]) {
+    if (cell->init_thread != NO_THREAD && cell->init_clock > now->clock[cell->init_thread]) {
         model_fail("race: %s is used while it is being initialised", cell->text);
     }
     for (unsigned i = 0; cell->is_mixed && i < plain_count; i++) {
@@ -183,7 +183,7 @@ struct cell *touch(unsigned thread, void *address, unsigned size, const char *te
     return cell;
 }
 
-/* Has another thread accessed the cell in a way that `thread` does not know of? */
+/* True if another thread has accessed the cell without being ordered before `thread`. */
 static bool is_used_elsewhere(const struct cell *cell, unsigned thread)
 {
     const struct view *now = &engine.threads[thread].now;
@@ -198,20 +198,20 @@ static bool is_used_elsewhere(const struct cell *cell, unsigned thread)
 void memory_forget(const char *start, size_t size, unsigned thread)
 {
     for (unsigned i = 0; i < cell_count; i++) {
-        bool is_inside = cells[i].address >= start && cells[i].address < start + size;
-        if (is_inside && is_used_elsewhere(&cells[i], thread)) {
+        bool is_in_section = cells[i].address >= start && cells[i].address < start + size;
+        if (is_in_section && is_used_elsewhere(&cells[i], thread)) {
             model_fail("race: memory is freed while another thread uses %s", cells[i].text);
         }
     }
     for (unsigned i = 0; i < plain_count; i++) {
-        bool is_inside = plains[i].address >= start && plains[i].address < start + size;
-        if (is_inside && is_plain_used_elsewhere(&plains[i], thread, true)) {
+        bool is_in_section = plains[i].address >= start && plains[i].address < start + size;
+        if (is_in_section && is_plain_used_elsewhere(&plains[i], thread, true)) {
             model_fail("race: memory is freed while another thread uses it");
         }
     }
 }
 
-/* What the thread had on its way to a cell is overwritten with it. */
+/* Drops the thread's buffered stores to a cell that is overwritten by an initialisation. */
 static void drop_buffered(struct thread *self, unsigned cell)
 {
     unsigned kept = 0;
@@ -325,7 +325,7 @@ uint64_t combine(enum model_kind kind, uint64_t old, uint64_t operand, unsigned 
     }
 }
 
-/* ---- plain places -------------------------------------------------------------------------- */
+/* ---- plain locations ----------------------------------------------------------------------- */
 
 static struct plain *find_plain(const volatile char *address, unsigned size)
 {
@@ -338,15 +338,15 @@ static struct plain *find_plain(const volatile char *address, unsigned size)
         }
     }
     if (plain_count == PLAINS_MAX) {
-        model_fail("too many plain places for the model");
+        model_fail("too many plain locations for the model");
     }
     struct plain *plain = &plains[plain_count++];
     plain_table[slot] = (uint8_t)plain_count;
-    *plain = (struct plain){.address = address, .writer = NOBODY, .size = (uint8_t)size};
+    *plain = (struct plain){.address = address, .writer = NO_THREAD, .size = (uint8_t)size};
     return plain;
 }
 
-/* Every place that shares a byte with the access, whatever it was called or how wide. */
+/* Checks every location that shares a byte with the access, whatever its name or width. */
 static void check_overlaps(const struct model_place *place, bool is_write,
                            const volatile char *address, unsigned size)
 {

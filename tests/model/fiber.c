@@ -2,9 +2,9 @@
 /*
  * model/fiber.c - the test's threads as fibers on one OS thread.
  *
- * A fiber is made once a process and then loops: wait at `home`, run the thread's body, wait again.
- * Switching marks a point on one stack and jumps to one on another; a run that is given up in the
- * middle is undone by jumping to `home`, whose frame never returns.
+ * A fiber is made once per process and then loops: wait at `home`, run the thread's body, wait
+ * again. Switching marks a point on one stack and jumps to one on another; a run that is abandoned
+ * in the middle is undone by jumping to `home`, whose frame never returns.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 struct engine engine;
 
 static char stacks[MODEL_THREADS_MAX][STACK_SIZE] __attribute__((aligned(64)));
-static jump_point *scheduler; /* where the scheduler waits for what it started last */
-static unsigned starting;     /* the fiber whose first entry is under way */
+static jump_point *scheduler; /* where the scheduler waits for the fiber that it started last */
+static unsigned starting;     /* the fiber that is entered for the first time */
 
-/* Apart from whoever marks a point: the compiler wants the two in different functions. */
+/* Separate from the function that marks a point: the compiler requires two functions. */
 static __attribute__((noinline)) _Noreturn void jump_to(jump_point *point)
 {
     JUMP_TO(*point);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model/heap.c - allocation inside a run: the same addresses in every run, freed blocks never given
- * out again, so that any access to one is a use after free and any block left over is a leak.
+ * model/heap.c - allocation inside a run: the same addresses in every run; freed blocks are never
+ * reused, so that any access to one is a use after free and any block left over is a leak.
  */
 #include <string.h>
 
@@ -14,12 +14,12 @@ struct block {
     size_t size;
     bool is_freed;
     bool is_zeroed;
-    int thread; /* that allocated it; -1: setup() */
+    int thread; /* the thread that allocated it; -1: setup() */
     uint16_t clock;
 };
 
 static char arena[ARENA_SIZE] __attribute__((aligned(GRAIN)));
-static bool is_stored[ARENA_SIZE]; /* byte by byte: something was stored since the allocation */
+static bool is_stored[ARENA_SIZE]; /* per byte: something was stored since the allocation */
 static struct block blocks[BLOCKS_MAX];
 static unsigned block_count;
 static size_t used;
@@ -133,7 +133,7 @@ void wf_free(void *memory)
     }
     struct block *block = block_of(memory);
     if (block == NULL || memory != arena + block->start) {
-        model_fail("free of what was not allocated");
+        model_fail("free of memory that was not allocated");
     }
     if (block->is_freed) {
         model_fail("double free");

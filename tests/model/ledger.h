@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model/ledger.h - numbered items with a plain payload, and the account of who took which.
+ * model/ledger.h - numbered items with a plain payload, and a count of how often each was taken.
  *
- * `make` writes the payload plainly, so that a queue that hands an item over without ordering shows
+ * `make` writes the payload plainly, so that a queue that passes an item on without ordering shows
  * as a race; `take` reads it, and fails on an item taken twice; `all_taken` fails on a lost one.
  */
 #ifndef MODEL_LEDGER_H
@@ -28,14 +28,14 @@ static inline void ledger_clear(void)
     }
 }
 
-/* [the thread that puts the item in] */
+/* [the thread that pushes the item] */
 static inline struct wf_node *ledger_make(int number)
 {
     wf_plain_store(&ledger_items[number].payload, LEDGER_PAYLOAD + number);
     return &ledger_items[number].node;
 }
 
-/* [the thread that got the item]  Its number; -1 for NULL. */
+/* [the thread that got the item]  Returns its number; -1 for NULL. */
 static inline int ledger_take(struct wf_node *node)
 {
     if (node == NULL) {

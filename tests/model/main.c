@@ -71,7 +71,7 @@ static void print_failure(const struct search *search, const struct search_resul
     printf("  => %s\n", engine.failure);
 }
 
-/* The command that shows the failing run again. */
+/* Prints the command that repeats the failing run. */
 static void print_again(const struct model_test *test, enum model_memory memory,
                         const struct search *how, const struct search_result *result)
 {
@@ -104,12 +104,13 @@ static void print_row(const struct model_suite *suite, const struct model_test *
     if (search->bound != 0) {
         (void)snprintf(bound, sizeof(bound), ", bound %u", search->bound - 1);
     }
-    printf("%-44s %-4s %9" PRIu64 " runs + %9" PRIu64 " cut  %6.2f s  %5.2f M/s  %s%s%s\n", name,
+    printf("%-56s %-4s %9" PRIu64 " runs + %9" PRIu64 " cut  %6.2f s  %5.2f M/s  %s%s%s\n", name,
            memory_name(memory), result->executions, result->blocked, result->seconds, rate, extent,
            bound, is_as_expected ? (result->is_failed ? " (as it must)" : "") : "  <-- WRONG");
 }
 
-/* Did the run stop because the checker could not go on?  Then it says nothing about the code. */
+/* True if the run stopped because of a limit of the checker.  Such a run shows nothing about the
+ * code. */
 static bool is_limit(void)
 {
     static const char *const texts[] = {"for the model", "is too small", "not deterministic"};
@@ -167,7 +168,7 @@ bool suite_holds(const struct model_suite *suite, struct suite_place *place)
 static bool compare(const struct model_suite *suite, const struct model_test *test,
                     enum model_memory memory)
 {
-    const struct search plain = {.kind = SEARCH_DFS, .is_plain = true};
+    const struct search plain = {.kind = SEARCH_DFS, .is_bare = true};
     const struct search reduced = {.kind = SEARCH_DFS};
     struct search_result a;
     struct search_result b;
@@ -202,7 +203,7 @@ static bool parse_search(const char *text, struct search *search)
         search->kind = SEARCH_DFS;
     } else if (strcmp(text, "plain") == 0) {
         search->kind = SEARCH_DFS;
-        search->is_plain = true;
+        search->is_bare = true;
     } else if (strcmp(text, "random") == 0) {
         search->kind = SEARCH_RANDOM;
     } else if (strncmp(text, "pct:", 4) == 0 && atoi(text + 4) > 0) {
@@ -275,7 +276,8 @@ int model_main(int argc, char **argv, const struct model_suite *suite)
 {
     struct arguments arguments = {.search = {.kind = SEARCH_DFS, .seed = 1}, .limit_s = 300};
     program = argv[0];
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* into a pipe, too: somebody may be watching */
+    /* line buffered into a pipe, too: for interactive use */
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (!parse(argc, argv, &arguments)) {
         (void)fprintf(stderr, usage, argv[0]);
         return 2;

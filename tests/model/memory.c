@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* model/memory.c - what each step does under each memory model, and what may happen next. */
+/* model/memory.c - what each step does under each memory model, and which actions are possible
+ * next. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "model/memory.h"
 #include "os/os.h"
 
-static unsigned performed; /* the action under way */
+static unsigned performed; /* the current action */
 
 const char *order_name(unsigned order)
 {
@@ -138,9 +139,9 @@ static unsigned others_writes(const struct thread *self)
     return engine.writes - self->own_writes;
 }
 
-/* Waiting by spinning ends some time: after a hint the thread sees what is there now of the cells
- * that it has been looking at.  (A loop that gives up after some turns cannot be modelled: the hint
- * waits until somebody stores.) */
+/* A thread that spins eventually sees new stores: after a hint it sees the newest stores to the
+ * cells that it has loaded since its last hint.  (A loop that ends after a number of iterations
+ * cannot be modelled: the hint waits until another thread stores.) */
 static void perform_spin(unsigned thread)
 {
     struct thread *self = &engine.threads[thread];
@@ -198,7 +199,7 @@ static void perform_futex_wake(struct step *step)
         wake(chosen, 0);
     }
     if (woken == 0) {
-        trace_step("futex    wakes nobody");
+        trace_step("futex    wakes no thread");
     }
     step->result = woken;
 }
@@ -213,8 +214,8 @@ static void drain(unsigned thread)
     self->buffer_count--;
 }
 
-/* The part of a barrier that another thread is made to do.  What it stored before its last step
- * reaches memory; what it stored since then may as well not be stored yet. */
+/* The part of a barrier that another thread executes.  Its stores before its last step reach
+ * memory; its later stores may as well not have happened yet. */
 static void perform_barrier(unsigned whose)
 {
     const struct thread *other = &engine.threads[whose];
@@ -292,13 +293,13 @@ void memory_perform(unsigned action)
         break;
     default:
         engine.threads[thread].spurious_left--;
-        trace_step("futex    wakes for no reason");
+        trace_step("futex    wakes spuriously");
         wake(thread, 0);
         break;
     }
 }
 
-/* ---- what may happen next ------------------------------------------------------------------ */
+/* ---- possible actions ---------------------------------------------------------------------- */
 
 static bool is_enabled(const struct thread *thread)
 {
@@ -309,7 +310,8 @@ static bool is_enabled(const struct thread *thread)
     if (step->kind == MODEL_SPIN) {
         return others_writes(thread) > thread->spin_seen;
     }
-    /* Under tso all but a load waits for the buffer; relaxed stores are never published. */
+    /* Under tso every step except a load waits for the buffer; relaxed stores are never
+     * published. */
     return step->kind == MODEL_LOAD || thread->buffer_count == 0;
 }
 
@@ -386,8 +388,9 @@ struct effect memory_effect(unsigned action)
 bool memory_are_dependent(const struct effect *a, const struct effect *b)
 {
     if (a->thread == b->thread) {
-        /* A thread's own buffer drains in order whatever it loads meanwhile: forwarding gives the
-         * same value before and after.  What needs an empty buffer comes after the draining. */
+        /* A thread's own buffer drains in order whatever it loads meanwhile: forwarding gives
+         * the same value before and after.  A step that needs an empty buffer comes after the
+         * draining. */
         return a->is_drain == b->is_drain || a->is_flushed || b->is_flushed;
     }
     if ((a->is_spin && b->is_write) || (b->is_spin && a->is_write)) {

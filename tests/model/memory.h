@@ -2,16 +2,16 @@
 /*
  * model/memory.h - cells and their histories, shared by the three files that implement memory:
  *
- *   cell.c    cells, histories, views, plain places: what is known and what races
- *   memory.c  what each step does under each model, and what may happen next
- *   access.c  what the code under test calls
+ *   cell.c    cells, histories, views, plain locations, races
+ *   memory.c  what each step does under each model, and which actions are possible next
+ *   access.c  the functions that the code under test calls
  */
 #ifndef MODEL_MEMORY_H
 #define MODEL_MEMORY_H
 
 #include "model/engine.h"
 
-enum { NOBODY = 255 };
+enum { NO_THREAD = 255 };
 
 struct store {
     uint64_t value;
@@ -25,7 +25,7 @@ struct cell {
     uint16_t history[HISTORY_MAX];
     uint16_t last_access[MODEL_THREADS_MAX];
     uint16_t init_clock;
-    uint8_t init_thread; /* NOBODY: before the threads */
+    uint8_t init_thread; /* NO_THREAD: before the threads */
     uint8_t size;
     uint8_t count;
     bool is_mixed; /* some thread accesses bytes of it plainly */
@@ -42,9 +42,9 @@ static inline unsigned index_of(const struct cell *cell)
 
 struct store *store_at(const struct cell *cell, unsigned index);
 struct cell *find_cell(void *address, unsigned size, const char *text);
-/* Every access of a thread to a cell passes here first. */
+/* [thread]  Registers an access to a cell; every access calls it first. */
 struct cell *touch(unsigned thread, void *address, unsigned size, const char *text);
-/* A store before the cell is shared: whoever used it before must be ordered before. */
+/* A store before the cell is shared: every earlier use must be ordered before it. */
 void initialise_cell(unsigned thread, void *address, unsigned size, uint64_t value);
 uint64_t read_memory(const void *address, unsigned size);
 uint64_t truncate_word(uint64_t value, unsigned size);
@@ -53,7 +53,7 @@ void join(struct view *into, const struct view *from);
 /* The oldest store of the cell that a load of this order may still return. */
 unsigned oldest_readable(unsigned thread, const struct cell *cell, unsigned order);
 uint64_t take_value(unsigned thread, const struct cell *cell, unsigned index, unsigned order);
-/* What a store of this order carries. */
+/* The view that a store of this order carries. */
 const struct view *message_of(unsigned thread, unsigned order);
 /* Makes `value` the newest store.  `read`: the store that a read-modify-write read, whose message
  * it carries on (a release sequence); NULL for a plain store. */

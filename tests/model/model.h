@@ -2,7 +2,7 @@
 /*
  * model/model.h - a model checker for the real source of lock-free code.
  *
- * A kernel test is a few threads of plain C that call, say, wf_deque_push and wf_deque_steal.  The
+ * A model test is a few threads of plain C that call, say, wf_deque_push and wf_deque_steal.  The
  * file under test is compiled with WF_MODEL, which turns every atomic access, every marked plain
  * access and every futex call into a step of a deterministic scheduler.  The threads are fibers on
  * one OS thread; the checker runs the test again and again, until every order of steps - and every
@@ -10,7 +10,7 @@
  *
  * Memory models
  *   sc    sequential consistency: one memory, steps interleave.
- *   tso   x86: stores wait in a buffer per thread; when one drains is the scheduler's choice.
+ *   tso   x86: stores wait in a buffer per thread; the scheduler chooses when one drains.
  *   view  C11: every cell keeps its history; a load may return any store that the thread's view
  *         does not forbid.  Release/acquire, release sequences through read-modify-writes, SC
  *         fences and SC accesses (as in RC11).  Marked plain accesses are checked for data races.
@@ -43,21 +43,23 @@ enum model_verdict { MODEL_HOLDS, MODEL_FAILS };
 
 struct model_test {
     const char *name;
-    void (*setup)(void); /* before the threads, alone; resets everything: a run may be given up
-                          * at any step, whatever its statics held then; may be NULL */
+    /* before the threads; resets everything: a run may be abandoned at any step, with any values in
+     * its statics; may be NULL */
+    void (*setup)(void);
     void (*threads[MODEL_THREADS_MAX])(void);
     const char *names[MODEL_THREADS_MAX]; /* for traces; NULL: T0, T1, ... */
-    void (*check)(void);                  /* after all threads, alone; frees what is left */
-    uint8_t may_rest; /* threads may be asleep at the end; check() says whether they should */
+    void (*check)(void);                  /* after all threads; frees the rest */
+    uint8_t may_rest; /* threads may be asleep at the end; check() decides whether they should */
     enum model_verdict expect[MODEL_MEMORIES];
     unsigned bound[MODEL_MEMORIES]; /* preemption bound plus 1; 0: none, exhaust it */
-    uint8_t is_slow;                /* left out of mutant runs: too long to repeat for each */
-    uint8_t spurious_wakes;         /* futex waits may also return without a wake, so many times */
-    uint8_t has_barrier; /* under tso it empties buffers of others, which the reduction by races
-                          * does not know: searched plainly */
+    uint8_t is_slow;                /* excluded from mutant runs: too long to repeat for each */
+    uint8_t spurious_wakes;         /* number of times that futex waits may return without a wake */
+    /* under tso it drains the buffers of other threads, which the reduction by races does not
+     * support: searched without it */
+    uint8_t has_barrier;
 };
 
-/* A mutant that no test can tell from the original, and why. */
+/* A mutant that no test can distinguish from the original, and the reason. */
 struct model_equivalent {
     const char *mutant;
     const char *reason;
@@ -77,7 +79,7 @@ int model_main(int argc, char **argv, const struct model_suite *suite);
 /* In a thread or in check(): ends the run as failed. */
 #define MODEL_REQUIRE(c) ((c) ? (void)0 : model_fail("%s:%d: %s", __FILE__, __LINE__, #c))
 
-/* In a thread: its number in the test, from 0. */
+/* In a thread: its index in the test, from 0. */
 unsigned model_thread(void);
 
 /* A choice that the search explores, 0 to count - 1. */

@@ -37,7 +37,7 @@ enum model_order {
     MODEL_RELEASE = 2,
     MODEL_ACQ_REL = 3,
     MODEL_SEQ_CST = 7,
-    MODEL_DROPPED = 8, /* a mutant: the fence is not there */
+    MODEL_DROPPED = 8, /* a mutant: the fence is removed */
 };
 
 struct model_site {
@@ -54,9 +54,9 @@ struct model_site {
     uint8_t is_reached;
 };
 
-/* A plain access: no step of its own, but named in traces and races. */
+/* A plain access: not a step, but named in traces and races. */
 struct model_place {
-    const char *text; /* the place as written */
+    const char *text; /* the location as written */
     const char *file;
     const char *function;
     int line;
@@ -176,7 +176,7 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
 #define wf_fetch_and_seq_cst(c, v)                                                                 \
     MODEL_READS("wf_fetch_and_seq_cst", MODEL_AND, MODEL_SEQ_CST, c, v)
 
-/* To the compiler only: wf_barrier_everywhere pays for both. */
+/* A compiler barrier only: wf_barrier_everywhere supplies the fence for both. */
 #define wf_fence_light() ((void)0)
 #define wf_fence_seq_cst()                                                                         \
     ((void)model_access(                                                                           \
@@ -197,7 +197,7 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
         (void)0;                                                                                   \
     })
 
-/* Statistics decide nothing; as steps they would only multiply the search. */
+/* Statistics decide nothing; as steps they would only multiply the runs. */
 #define wf_counter_add(cell, n) ((void)((cell)->value += (n)))
 #define wf_counter_read(cell) ((cell)->value)
 

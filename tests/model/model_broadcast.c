@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/broadcast.c every subscriber receives every item or is told that it missed
- *         some, whoever waits hears of an item and of the close, and nobody touches what is gone,
- *         in every order of steps under every memory model.
+ * Goal:   with src/sync/broadcast.c every subscriber receives every item or learns that it missed
+ *         some, a waiting subscriber is woken by an item and by the close, and no thread touches
+ *         freed memory, in every order of steps under every memory model.
  * Method: items are plain data.  A lost wake-up is a deadlock.  The broadcast comes from the
- *         checker's heap and goes with its last handle, wherever that is dropped.
+ *         checker's heap and is freed with its last handle, wherever that is dropped.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 #include "sync/chan.h"
 
 static weft_broadcast *broadcast;
 static weft_subscription subscriptions[MODEL_THREADS_MAX];
 static uint64_t items[MODEL_THREADS_MAX]; /* received last */
-static struct wf_wait_node *left_node;
+static struct wf_wait_node *abandoned_node;
 
 static void start_with(size_t capacity)
 {
     start_tasks();
-    left_node = NULL;
+    abandoned_node = NULL;
     MODEL_REQUIRE(weft_broadcast_open(&broadcast, sizeof(uint64_t), capacity) == 0);
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
         MODEL_REQUIRE(weft_subscribe(&subscriptions[i], broadcast) == 0);
@@ -35,7 +35,7 @@ static void send(uint64_t item)
     MODEL_REQUIRE(weft_broadcast_send(broadcast, &item) == 0);
 }
 
-/* One is there, and the next will take its place. */
+/* One item is there, and the next will replace it. */
 static void start_small(void)
 {
     start_with(1);
@@ -48,19 +48,19 @@ static void start_sent(void)
     send(1);
 }
 
-static void start_foreign(void)
+static void start_thread(void)
 {
     start();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
 /* Thread 3, which does not exist, waits by a future. */
-static void start_with_one_left(void)
+static void start_with_abandoned(void)
 {
     start();
-    left_node = wf_alloc_zeroed(1, sizeof(*left_node));
-    wf_node_init(left_node, &selves[3]);
-    MODEL_REQUIRE(wf_broadcast_begin(&subscriptions[3], left_node, &items[3]) == -EINPROGRESS);
+    abandoned_node = wf_alloc_zeroed(1, sizeof(*abandoned_node));
+    wf_node_init(abandoned_node, &selves[3]);
+    MODEL_REQUIRE(wf_broadcast_begin(&subscriptions[3], abandoned_node, &items[3]) == -EINPROGRESS);
 }
 
 static void check(void)
@@ -69,14 +69,14 @@ static void check(void)
         weft_unsubscribe(&subscriptions[i]);
     }
     weft_broadcast_drop(broadcast);
-    wf_free(left_node);
+    wf_free(abandoned_node);
 }
 
 static void check_both(void)
 {
-    MODEL_REQUIRE(wf_load_relaxed(&left_node->is_granted) == 1);
-    wf_node_reset(left_node);
-    MODEL_REQUIRE(wf_broadcast_begin(&subscriptions[3], left_node, &items[3]) == 0);
+    MODEL_REQUIRE(wf_load_relaxed(&abandoned_node->is_granted) == 1);
+    wf_node_reset(abandoned_node);
+    MODEL_REQUIRE(wf_broadcast_begin(&subscriptions[3], abandoned_node, &items[3]) == 0);
     MODEL_REQUIRE(items[3] == 1);
     check();
 }
@@ -94,7 +94,7 @@ static void receive_one(void)
     MODEL_REQUIRE(wf_plain_load(&items[model_thread()]) == 1);
 }
 
-/* Two are sent, one is kept. */
+/* Two items are sent, one is kept. */
 static void receive_the_last(void)
 {
     const int64_t missed = receive();
@@ -118,7 +118,7 @@ static void receive_cancelled(void)
     MODEL_REQUIRE(rc != 0 || wf_plain_load(&items[0]) == 1);
 }
 
-/* The last handle may be this one's. */
+/* This may be the last handle. */
 static void receive_and_leave(void)
 {
     receive_one();
@@ -163,68 +163,68 @@ static void send_and_cancel(void)
     cancel(0);
 }
 
-static void abandon_left(void)
+static void abandon_node(void)
 {
-    struct wf_wait_node *node = left_node;
+    struct wf_wait_node *node = abandoned_node;
     wf_waitq_abandon(node);
-    left_node = NULL;
+    abandoned_node = NULL;
     wf_free(node);
 }
 
 static const struct model_test tests[] = {
-    {.name = "an item",
+    {.name = "send races recv",
      .setup = start,
      .threads = {receive_one, send_one},
      .names = {"receives", "sends"},
      .bound = {0, 2, 4}, /* one preemption under tso, three under view */
      .check = check},
-    {.name = "a foreign thread receives",
-     .setup = start_foreign,
+    {.name = "send races recv in a thread",
+     .setup = start_thread,
      .threads = {receive_one, send_one},
      .names = {"thread", "sends"},
      .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "one is missed, or not",
+    {.name = "send overwrites the oldest item during recv",
      .setup = start_small,
      .threads = {receive_the_last, send_the_second},
      .names = {"receives", "sends"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "two receive",
-     .setup = start_with_one_left,
+    {.name = "recv twice races send",
+     .setup = start_with_abandoned,
      .threads = {receive_one, send_one},
      .names = {"receives", "sends"},
      .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check_both},
-    {.name = "the close",
+    {.name = "close races recv",
      .setup = start_sent,
      .threads = {receive_until_closed, close_it},
      .names = {"receives", "closes"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "a cancel before a send",
+    {.name = "cancel, then send, race recv",
      .setup = start,
      .threads = {receive_cancelled, cancel_and_send},
      .names = {"cancelled", "sends"},
-     .bound = {4, 2, 3}, /* as above */
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "a cancel after a send",
+    {.name = "send, then cancel, race recv",
      .setup = start,
      .threads = {receive_cancelled, send_and_cancel},
      .names = {"cancelled", "sends"},
-     .bound = {4, 2, 3}, /* as above */
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "it goes with the last handle",
+    {.name = "last handle frees it",
      .setup = start,
      .threads = {receive_and_leave, send_and_drop},
      .names = {"receives", "sends"},
      .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "one that never runs again is taken out",
-     .setup = start_with_one_left,
-     .threads = {abandon_left, send_one},
+    {.name = "abandoned waiter is removed during send",
+     .setup = start_with_abandoned,
+     .threads = {abandon_node, send_one},
      .names = {"closer", "sends"},
-     .bound = {4, 2, 3}, /* as above */
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
 };
 

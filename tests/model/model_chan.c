@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Goal:   with src/sync/chan.c, select.c, waitq.c and spin.h every item that was sent is received
- *         once, whoever waits, selects, is cancelled or closes meanwhile; nobody sleeps for ever,
- * and nobody touches a node or a channel that is gone, in every order of steps under every memory
- * model. Method: threads of the test are tasks, tasks of another runtime and foreign threads.  A
- * task that waits is parked by its real state, and its thread by a parker.  What each sent and
- * received is put down, and must be the same in the end.  Items are plain data; nodes of the waits
- * in three phases come from the checker's heap and go back to it at once.  Behaviour 52;
- * S1.18, S1.29.
+ *         once, whichever thread waits, selects, is cancelled or closes meanwhile; no thread sleeps
+ *         for ever, and no thread touches a freed node or channel, in every order of steps under
+ *         every memory model.
+ * Method: threads of the test are tasks, tasks of another runtime and threads outside a runtime.  A
+ *         task that waits is parked by its real state, and its thread by a parker.  Each thread
+ *         records what it sent and received; the sums must be equal in the end.  Items are plain
+ *         data; nodes of the waits in three phases come from the checker's heap and are freed at
+ *         once.  Behaviour 52; S1.18, S1.29.
  */
 #include <errno.h>
 
@@ -20,18 +21,18 @@ static weft_chan *chans[2];
 
 /* By thread. */
 static struct wf_worker workers[MODEL_THREADS_MAX];
-static struct weft_task selves[MODEL_THREADS_MAX]; /* the task it is, if it is one */
+static struct weft_task selves[MODEL_THREADS_MAX]; /* the task of this thread, if it is one */
 static bool is_task[MODEL_THREADS_MAX];
 static struct wf_parker parkers[MODEL_THREADS_MAX];
 static const struct wf_waiter *waiters[MODEL_THREADS_MAX];
-static int frames[MODEL_THREADS_MAX];    /* plain: 1 while the frame of its wait is there */
+static int frames[MODEL_THREADS_MAX];    /* plain: 1 while the frame of its wait exists */
 static uint64_t sent[MODEL_THREADS_MAX]; /* 0: nothing */
 static uint64_t got[MODEL_THREADS_MAX];
 static int ran[MODEL_THREADS_MAX]; /* the case of its select */
 
-/* ---- what the scheduler does otherwise ----------------------------------------------------- */
+/* ---- stubs of the scheduler ---------------------------------------------------------------- */
 
-/* Before the threads, and after, there is only one who is none of them. */
+/* Before and after the threads, setup() and check() run outside of a task. */
 static bool is_in_task(void)
 {
     return model_thread() < MODEL_THREADS_MAX && is_task[model_thread()];
@@ -106,6 +107,19 @@ void wf_wait_end(struct weft_task *self)
     (void)self;
 }
 
+void wf_undo_hook_add(struct wf_undo_hook *hook, void (*undo)(void *arg), void *arg)
+{
+    (void)hook;
+    (void)undo;
+    (void)arg;
+    model_fail("no select needs an allocation");
+}
+
+void wf_undo_hook_remove(struct wf_undo_hook *hook)
+{
+    wf_undo_hook_add(hook, NULL, NULL);
+}
+
 void wf_waiter_init(struct wf_waiter *waiter, struct weft_task *self)
 {
     waiter->task = self;
@@ -118,24 +132,24 @@ void wf_waiter_wake(struct wf_waiter *waiter)
 {
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
         if (waiters[i] == waiter) {
-            MODEL_REQUIRE(wf_plain_load(&frames[i]) == 1); /* it has not left yet */
+            MODEL_REQUIRE(wf_plain_load(&frames[i]) == 1); /* its frame still exists */
         }
     }
-    wf_parker_unpark(&waiter->parker); /* only threads are woken so */
+    wf_parker_unpark(&waiter->parker); /* only threads are woken this way */
 }
 
-bool wf_pool_enter(struct wf_task_pool *of)
+bool wf_pool_pin(struct wf_task_pool *of)
 {
     (void)of;
     return true;
 }
 
-void wf_pool_leave(struct wf_task_pool *of)
+void wf_pool_unpin(struct wf_task_pool *of)
 {
     (void)of;
 }
 
-/* Nothing that follows is called. */
+/* The functions below are not called. */
 
 int64_t wf_clock_now(void)
 {
@@ -161,7 +175,7 @@ int weft_try_join(weft_task *task, intptr_t *result)
     model_fail("the end of a task");
 }
 
-/* ---- the beginning and the end of a test --------------------------------------------------- */
+/* ---- setup and check ----------------------------------------------------------------------- */
 
 static void start(size_t first, size_t second)
 {
@@ -186,12 +200,12 @@ static void start(size_t first, size_t second)
     }
 }
 
-static void start_without_room(void)
+static void start_capacity_0(void)
 {
     start(0, 0);
 }
 
-static void start_with_room(void)
+static void start_capacity_1(void)
 {
     start(1, 1);
 }
@@ -202,7 +216,7 @@ static void start_with_two_handles(void)
     (void)weft_chan_ref(chans[0]);
 }
 
-/* What was sent and neither received nor left in a channel; each is a bit. */
+/* The items that were sent and neither received nor left in a channel; each is a bit. */
 static uint64_t missing(void)
 {
     uint64_t left = 0;
@@ -211,7 +225,7 @@ static uint64_t missing(void)
         left |= sent[i];
     }
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        MODEL_REQUIRE((left & got[i]) == got[i]); /* it was sent, and to nobody else */
+        MODEL_REQUIRE((left & got[i]) == got[i]); /* it was sent, and received once */
         left &= ~got[i];
     }
     for (int i = 0; i < 2; i++) {
@@ -219,7 +233,7 @@ static uint64_t missing(void)
             MODEL_REQUIRE((left & item) == item);
             left &= ~item;
         }
-        weft_chan_drop(chans[i]); /* nobody is left in its queues */
+        weft_chan_drop(chans[i]); /* no waiter is left in its queues */
     }
     return left;
 }
@@ -234,8 +248,8 @@ static void check_after_the_last_handle(void)
     weft_chan_drop(chans[1]);
 }
 
-/* Of the two, one sent and the other received, by the same channel. */
-static void check_meeting(void)
+/* One of the two sent and the other received, through the same channel. */
+static void check_pairing(void)
 {
     MODEL_REQUIRE(ran[0] == ran[1]);
     MODEL_REQUIRE(ran[0] == 0 || ran[0] == 1);
@@ -284,7 +298,7 @@ static void send_thread(void)
     send_to(chans[0]);
 }
 
-static void send_stranger(void)
+static void send_other_runtime(void)
 {
     workers[model_thread()].pool = &pools[1];
     selves[model_thread()].pool = &pools[1];
@@ -320,8 +334,8 @@ static void cancel_first(void)
     }
 }
 
-/* Whoever waits has to bear it. */
-static void wake_first_for_nothing(void)
+/* A waiter must tolerate it. */
+static void wake_first_spuriously(void)
 {
     wf_task_wake(&selves[0]);
 }
@@ -335,7 +349,7 @@ static void try_both_ways_and_drop(void)
     weft_chan_drop(chans[0]);
 }
 
-/* As a future does it; its memory goes as soon as it knows. */
+/* As a future does; its memory is freed as soon as the result is known. */
 static void receive_in_phases(void)
 {
     struct weft_task *self = &selves[model_thread()];
@@ -353,7 +367,7 @@ static void receive_in_phases(void)
     wf_free(node);
 }
 
-/* It is given up at once, and what was handed to it goes back. */
+/* Abandons the wait at once; an item that was granted goes back. */
 static void abandon_in_phases(void)
 {
     struct wf_wait_node *node = wf_alloc_zeroed(1, sizeof(*node));
@@ -394,7 +408,7 @@ static void select_thread(void)
 }
 
 /* Sends to one channel or receives from the other. */
-static void meet(weft_chan *to, weft_chan *from, int sends)
+static void select_send_or_recv(weft_chan *to, weft_chan *from, int sends)
 {
     const uint64_t item = UINT64_C(1) << model_thread();
     weft_case cases[2];
@@ -408,131 +422,131 @@ static void meet(weft_chan *to, weft_chan *from, int sends)
 }
 
 /* Case 0 of both is the first channel, case 1 the second. */
-static void meet_by_first(void)
+static void select_first(void)
 {
-    meet(chans[0], chans[1], 0);
+    select_send_or_recv(chans[0], chans[1], 0);
 }
 
-static void meet_by_second(void)
+static void select_second(void)
 {
-    meet(chans[1], chans[0], 1);
+    select_send_or_recv(chans[1], chans[0], 1);
 }
 
 static const struct model_test tests[] = {
-    {.name = "two tasks meet",
-     .setup = start_without_room,
+    {.name = "send races recv, capacity 0",
+     .setup = start_capacity_0,
      .threads = {receive_task, send_task},
      .names = {"receiver", "sender"},
      .check = check},
-    {.name = "a task and a thread meet",
-     .setup = start_without_room,
+    {.name = "send of a thread races recv",
+     .setup = start_capacity_0,
      .threads = {receive_task, send_thread},
      .names = {"receiver", "sender"},
      .check = check},
-    {.name = "two threads meet",
-     .setup = start_without_room,
+    {.name = "send of a thread races recv of a thread",
+     .setup = start_capacity_0,
      .threads = {receive_thread, send_thread},
      .names = {"receiver", "sender"},
      .check = check},
-    {.name = "tasks of two runtimes meet",
-     .setup = start_without_room,
-     .threads = {receive_task, send_stranger},
+    {.name = "send of another runtime races recv",
+     .setup = start_capacity_0,
+     .threads = {receive_task, send_other_runtime},
      .names = {"receiver", "sender"},
      .check = check},
-    {.name = "an item passes through the ring",
-     .setup = start_with_room,
+    {.name = "send races recv, capacity 1",
+     .setup = start_capacity_1,
      .threads = {receive_task, send_task},
      .names = {"receiver", "sender"},
      .check = check},
-    {.name = "a close and one who receives",
-     .setup = start_without_room,
+    {.name = "close races recv",
+     .setup = start_capacity_0,
      .threads = {receive_task, close_it},
      .names = {"receiver", "closer"},
      .check = check},
-    {.name = "a close and one who sends",
-     .setup = start_without_room,
+    {.name = "close races send",
+     .setup = start_capacity_0,
      .threads = {send_task, close_it},
      .names = {"sender", "closer"},
      .check = check},
-    {.name = "a close among the two",
-     .setup = start_without_room,
+    {.name = "close races send and recv",
+     .setup = start_capacity_0,
      .threads = {receive_task, send_task, close_it},
      .names = {"receiver", "sender", "closer"},
      .bound = {3, 1, 2}, /* two preemptions, none under tso: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "a cancel and an item",
-     .setup = start_with_room,
+    {.name = "cancel races send and recv",
+     .setup = start_capacity_1,
      .threads = {receive_task, send_task, cancel_first},
      .names = {"receiver", "sender", "canceller"},
      .bound = {3, 1, 2}, /* two preemptions, none under tso: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "an item for one who is woken for nothing",
-     .setup = start_without_room,
-     .threads = {receive_task, send_task, wake_first_for_nothing},
+    {.name = "spurious wake-up races send and recv",
+     .setup = start_capacity_0,
+     .threads = {receive_task, send_task, wake_first_spuriously},
      .names = {"receiver", "sender", "waker"},
-     .bound = {3, 1, 2}, /* as above */
+     .bound = {3, 1, 2}, /* two preemptions, none under tso, one under view */
      .check = check},
-    {.name = "the last handle",
+    {.name = "last handle frees it",
      .setup = start_with_two_handles,
      .threads = {try_both_ways_and_drop, try_both_ways_and_drop},
      .names = {"first", "second"},
      .check = check_after_the_last_handle},
-    {.name = "a future",
-     .setup = start_without_room,
+    {.name = "future recv races send",
+     .setup = start_capacity_0,
      .threads = {receive_in_phases, send_task},
      .names = {"future", "sender"},
      .check = check},
-    {.name = "a future and a sender of another runtime",
-     .setup = start_without_room,
-     .threads = {receive_in_phases, send_stranger},
+    {.name = "future recv races send of another runtime",
+     .setup = start_capacity_0,
+     .threads = {receive_in_phases, send_other_runtime},
      .names = {"future", "sender"},
      .check = check},
-    {.name = "a future and a close",
-     .setup = start_without_room,
+    {.name = "future recv races close",
+     .setup = start_capacity_0,
      .threads = {receive_in_phases, close_task},
      .names = {"future", "closer"},
      .check = check},
-    {.name = "a future that is dropped",
-     .setup = start_with_room,
+    {.name = "future recv dropped during send",
+     .setup = start_capacity_1,
      .threads = {abandon_in_phases, send_task},
      .names = {"future", "sender"},
      .check = check},
-    {.name = "a select and two who send",
-     .setup = start_with_room,
+    {.name = "select races two sends",
+     .setup = start_capacity_1,
      .threads = {select_task, send_task, send_task_elsewhere},
      .names = {"select", "first", "second"},
      .bound = {3, 1, 2}, /* two preemptions, none under tso: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "a select and one who sends",
-     .setup = start_without_room,
+    {.name = "select races a send",
+     .setup = start_capacity_0,
      .threads = {select_task, send_task},
      .names = {"select", "sender"},
      .check = check},
-    {.name = "a thread selects",
-     .setup = start_without_room,
+    {.name = "select of a thread races a send",
+     .setup = start_capacity_0,
      .threads = {select_thread, send_task},
      .names = {"select", "sender"},
      .check = check},
-    {.name = "a select and a close",
-     .setup = start_without_room,
+    {.name = "select races close",
+     .setup = start_capacity_0,
      .threads = {select_task, close_it},
      .names = {"select", "closer"},
      .check = check},
-    {.name = "a select, an item and a cancel",
-     .setup = start_with_room,
+    {.name = "select races send and cancel",
+     .setup = start_capacity_1,
      .threads = {select_task, send_task, cancel_first},
      .names = {"select", "sender", "canceller"},
      .bound = {3, 1, 2}, /* two preemptions, none under tso: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "two selects meet",
-     .setup = start_without_room,
-     .threads = {meet_by_first, meet_by_second},
+    {.name = "select pairs with another select",
+     .setup = start_capacity_0,
+     .threads = {select_first, select_second},
      .names = {"first", "second"},
-     .check = check_meeting},
+     .check = check_pairing},
 };
 
 int main(int argc, char **argv)

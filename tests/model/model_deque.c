@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   src/queue/deque.c hands out every item exactly once, with its contents, also while its
+ * Goal:   src/queue/deque.c returns every item exactly once, with its contents, also while its
  *         buffer is replaced, in every order of steps under every memory model.
  * Method: buffers of 1 to 4 slots with 8-bit positions that start just before they wrap; an owner
  *         and one or two thieves; items carry a plain payload.
@@ -12,7 +12,7 @@
 enum { NEAR_WRAP = 254 };
 
 static struct wf_deque deque;
-static struct wf_deque thiefs; /* the deque of the thief that steals half */
+static struct wf_deque thief_deque; /* the deque of the thief that steals half */
 static int pushed;
 
 static void push(int number)
@@ -24,7 +24,7 @@ static void start(size_t capacity, int count)
 {
     ledger_clear();
     MODEL_REQUIRE(wf_deque_init(&deque, capacity) == 0);
-    MODEL_REQUIRE(wf_deque_init(&thiefs, 2) == 0);
+    MODEL_REQUIRE(wf_deque_init(&thief_deque, 2) == 0);
     wf_store_relaxed(&deque.top, NEAR_WRAP);
     wf_store_relaxed(&deque.bottom, NEAR_WRAP);
     for (int i = 0; i < count; i++) {
@@ -59,12 +59,12 @@ static void check_all(void)
     while ((item = wf_deque_pop(&deque)) != NULL) {
         (void)ledger_take(item);
     }
-    while ((item = wf_deque_pop(&thiefs)) != NULL) {
+    while ((item = wf_deque_pop(&thief_deque)) != NULL) {
         (void)ledger_take(item);
     }
     ledger_all_taken(pushed);
     wf_deque_done(&deque);
-    wf_deque_done(&thiefs);
+    wf_deque_done(&thief_deque);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static void steal_twice(void)
 
 static void steal_half(void)
 {
-    (void)ledger_take(wf_deque_steal_half(&deque, &thiefs));
+    (void)ledger_take(wf_deque_steal_half(&deque, &thief_deque));
 }
 
 static void owner_pop(void)
@@ -121,7 +121,7 @@ static void owner_push_two_pop_two(void)
     owner_pop_two();
 }
 
-/* From one slot to four under the thieves' hands. */
+/* Grows from one slot to four while thieves steal. */
 static void owner_grow(void)
 {
     push(0);
@@ -140,7 +140,7 @@ static void owner_push_pop_twice(void)
     pushed = 2;
 }
 
-/* Refills slots that a slow thief may still read: it must lose its CAS. */
+/* Refills slots that a slow thief may still read: the thief must lose its CAS. */
 static void owner_pop_two_push_two(void)
 {
     owner_pop_two();
@@ -149,7 +149,7 @@ static void owner_pop_two_push_two(void)
     pushed = 4;
 }
 
-/* The deque runs empty and comes back: a bottom stored by pop, not push, is what thieves read. */
+/* The deque becomes empty and is refilled: thieves read a bottom that pop stored, not push. */
 static void owner_pop_push_pop(void)
 {
     owner_pop();
@@ -163,50 +163,50 @@ static void owner_pop_push_pop(void)
         "owner", "thief 1", "thief 2"                                                              \
     }
 
-/* The small ones first: what they find needs no more. */
+/* The small tests first: they find most failures. */
 static const struct model_test tests[] = {
-    {.name = "push, pop, one thief",
+    {.name = "push and pop, one steal",
      .setup = start_empty,
      .threads = {owner_push_two_pop_two, steal},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "push, pop, a thief twice",
+    {.name = "push and pop, two steals of one thief",
      .setup = start_empty,
      .threads = {owner_push_two_pop_two, steal_twice},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "growth, one thief",
+    {.name = "growth, one steal",
      .setup = start_tiny,
      .threads = {owner_grow, steal},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "pop, push, pop, a thief twice",
+    {.name = "pop, push, pop; two steals of one thief",
      .setup = start_three,
      .threads = {owner_pop_push_pop, steal_twice},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "half, while the owner pops",
+    {.name = "steal of half races pops",
      .setup = start_three,
      .threads = {owner_pop_two, steal_half},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "push, pop, two thieves",
+    {.name = "push and pop, two thieves",
      .setup = start_empty,
      .threads = {owner_push_two_pop_two, steal, steal},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "two items, two thieves",
+    {.name = "two pops race two thieves",
      .setup = start_two,
      .threads = {owner_pop_two, steal, steal},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "three items, thieves twice",
+    {.name = "three pops race two thieves",
      .setup = start_three,
      .threads = {owner_pop_three, steal_twice, steal},
      .names = OWNER_THIEVES,
      .check = check_all,
      .is_slow = 1},
-    {.name = "one in, one out, two thieves",
+    {.name = "alternating push and pop, two thieves",
      .setup = start_empty,
      .threads = {owner_push_pop_twice, steal, steal},
      .names = OWNER_THIEVES,
@@ -216,12 +216,12 @@ static const struct model_test tests[] = {
      .threads = {owner_grow, steal, steal},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "refill of stolen slots",
+    {.name = "refill of slots that thieves read",
      .setup = start_two,
      .threads = {owner_pop_two_push_two, steal, steal},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "half, and another thief",
+    {.name = "steal of half races pop and a steal",
      .setup = start_three,
      .threads = {owner_pop, steal_half, steal},
      .names = OWNER_THIEVES,
@@ -232,8 +232,8 @@ static const struct model_test tests[] = {
 static const struct model_equivalent equivalents[] = {
     {"wf_deque_steal: wf_cas_release(&deque->top) -> relaxed",
      "keeps the read of the slot before the CAS: a load delayed past a later store is load "
-     "buffering, which AArch64 does and no model here shows"},
-    {"with_room: wf_load_acquire(&deque->top) -> relaxed",
+     "buffering, which AArch64 does and no memory model here shows"},
+    {"deque_reserve: wf_load_acquire(&deque->top) -> relaxed",
      "the other end of the same edge: only load buffering could break it"},
 };
 

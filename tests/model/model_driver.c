@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a driver that src/sched/driver.c gives a runtime is waited in from then on: who is about
- *         to sleep, or sleeps, as the watcher without one finds it, in every order of steps under
- *         every memory model.
- * Method: a worker sleeps as the scheduler has it, by real idle bits and parkers, until an event
- *         came; another thread attaches a driver and then makes the event happen, which only ends
- *         sleeps in the driver's berth.  A worker that sleeps elsewhere is a deadlock.
+ * Goal:   after src/sched/driver.c has attached a driver to a runtime, the leader waits in it: a
+ *         worker that is about to park, or is parked, as the leader without a driver finds it, in
+ *         every order of steps under every memory model.
+ * Method: a worker parks as in the scheduler, with real idle bits and parkers, until an event
+ *         happens; another thread attaches a driver and then causes the event, which only ends
+ *         parks in the driver.  A worker parked elsewhere is a deadlock.
  */
 #include <errno.h>
 
@@ -15,13 +15,13 @@
 static struct weft_runtime runtime;
 static struct wf_worker workers[2];
 static struct wf_driver drivers[2];
-static wf_atomic_u32 events; /* what ends a sleep in the berth, as a descriptor would */
+static wf_atomic_u32 events; /* end a park in the driver, as a ready descriptor does */
 static uint32_t seen;
-static int data; /* plain: from who attaches to who sleeps there */
+/* plain: written by the attaching thread, read by the worker that parks in the driver */
+static int data;
 
-static void wait_in_berth(struct wf_berth *berth, int64_t deadline_ns)
+static void driver_park(struct wf_driver *driver, int64_t deadline_ns)
 {
-    struct wf_driver *driver = wf_container_of(berth, struct wf_driver, berth);
     MODEL_REQUIRE(driver == &drivers[0] || driver == &drivers[1]);
     MODEL_REQUIRE(wf_plain_load(&data) == 1);
     uint32_t count = wf_load_acquire(&events);
@@ -31,23 +31,23 @@ static void wait_in_berth(struct wf_berth *berth, int64_t deadline_ns)
     seen = count;
 }
 
-static void happen(struct wf_berth *berth)
+static void driver_unpark(struct wf_driver *driver)
 {
-    (void)berth;
+    (void)driver;
     (void)wf_fetch_add_release(&events, 1);
     (void)wf_futex_wake(&events, 1);
 }
 
-/* ---- what driver.c calls --------------------------------------------------------------------- */
+/* ---- stubs of the scheduler ------------------------------------------------------------------ */
 
-static void hurry(weft_runtime *of)
+static void wake_leader(weft_runtime *of)
 {
     if (wf_idle_claim_worker(&of->idle, 0)) {
         wf_driver_unpark(of, &workers[0].parker);
     }
 }
 
-static void rouse(weft_runtime *of)
+static void wake_any(weft_runtime *of)
 {
     wf_fence_seq_cst();
     int sleeper = wf_idle_claim(&of->idle);
@@ -56,40 +56,65 @@ static void rouse(weft_runtime *of)
     }
 }
 
+/* As wf_leader_wake in src/sched/leader.c. */
+static void wake_leader_if_any(weft_runtime *of)
+{
+    if (wf_load_relaxed(&of->has_leader) != 0) {
+        wake_leader(of);
+    }
+}
+
+/* Other workers sleep beside the leader, and are the ones to be claimed. */
+static void wake_another(weft_runtime *of)
+{
+    (void)of;
+    wf_fence_seq_cst();
+}
+
 /* ---- the threads ----------------------------------------------------------------------------- */
 
-static void look(struct wf_driver *driver, struct wf_worker *worker);
+static void poll(struct wf_driver *driver, struct wf_worker *worker);
 
 static void start(void)
 {
-    static const struct wf_policy policy = {.hurry = hurry, .rouse = rouse};
+    static const struct wf_policy policy = {.wake_leader = wake_leader, .wake_any = wake_any};
     runtime.policy = &policy;
     MODEL_REQUIRE(wf_idle_init(&runtime.idle, 1) == 0);
     wf_store_relaxed(&runtime.driver, NULL);
+    wf_store_relaxed(&runtime.has_leader, 0);
     wf_parker_init(&workers[0].parker);
     for (int i = 0; i < 2; i++) {
-        drivers[i].berth = (struct wf_berth){wait_in_berth, happen};
-        drivers[i].look = look;
-        wf_store_relaxed(&drivers[i].looked_ns, 0);
+        drivers[i].park = driver_park;
+        drivers[i].unpark = driver_unpark;
+        drivers[i].poll = poll;
+        wf_store_relaxed(&drivers[i].polled_ns, 0);
     }
     wf_store_relaxed(&events, 0);
     seen = 0;
     data = 0;
 }
 
+static void start_beside_sleepers(void)
+{
+    static const struct wf_policy policy = {.wake_leader = wake_leader_if_any,
+                                            .wake_any = wake_another};
+    start();
+    runtime.policy = &policy;
+}
+
 static bool is_driver_new(void *context)
 {
     const struct wf_worker *worker = context;
-    return wf_driver_of(&runtime) != worker->watch_driver;
+    return wf_driver_of(&runtime) != worker->leader.driver;
 }
 
-static void watch(void)
+static void park_as_leader(void)
 {
     while (seen == 0) {
-        workers[0].watch_driver = wf_driver_of(&runtime);
+        workers[0].leader.driver = wf_driver_of(&runtime);
         const struct wf_sleep sleep = {
             .parker = &workers[0].parker,
-            .driver = workers[0].watch_driver,
+            .driver = workers[0].leader.driver,
             .has_work = is_driver_new,
             .context = &workers[0],
             .deadline_ns = WF_FOREVER,
@@ -100,27 +125,34 @@ static void watch(void)
     }
 }
 
+/* A worker that parks becomes the leader first. */
+static void become_leader_and_park(void)
+{
+    MODEL_REQUIRE(wf_exchange_acquire(&runtime.has_leader, 1) == 0);
+    park_as_leader();
+}
+
 static void attach(void)
 {
     wf_plain_store(&data, 1);
     MODEL_REQUIRE(wf_driver_attach(&runtime, &drivers[0]));
-    happen(&drivers[0].berth);
+    driver_unpark(&drivers[0]);
 }
 
-/* Who looks in passing looks at a driver that is whole. */
-static void look(struct wf_driver *driver, struct wf_worker *worker)
+/* A worker that polls without blocking sees a complete driver. */
+static void poll(struct wf_driver *driver, struct wf_worker *worker)
 {
     (void)worker;
     MODEL_REQUIRE(driver == &drivers[0]);
     MODEL_REQUIRE(wf_plain_load(&data) == 1);
 }
 
-static void pass(void)
+static void poll_while_busy(void)
 {
-    wf_driver_pass(&runtime, &workers[0], WF_DRIVER_LOOK_NS);
+    wf_driver_maybe_poll(&runtime, &workers[0], WF_DRIVER_POLL_NS);
 }
 
-/* Work calls whoever sleeps in the berth, too. */
+/* Work also wakes a worker that is parked in the driver. */
 static WF_ATOMIC(int) is_work;
 
 static void start_attached(void)
@@ -161,7 +193,7 @@ static void bring_work(void)
     }
 }
 
-/* Of two who come at once one is refused, and finds the other's. */
+/* Of two concurrent attaches one is refused, and finds the other's driver. */
 static void attach_if_first(void)
 {
     if (!wf_driver_attach(&runtime, &drivers[1])) {
@@ -177,19 +209,23 @@ static void attach_or_find(void)
 }
 
 static const struct model_test tests[] = {
-    {.name = "a watcher falls asleep meanwhile",
+    {.name = "attach races a leader that parks",
      .setup = start,
-     .threads = {watch, attach},
-     .names = {"watcher", "attacher"}},
-    {.name = "one looks in passing",
+     .threads = {park_as_leader, attach},
+     .names = {"leader", "attacher"}},
+    {.name = "attach races a new leader beside other sleepers",
+     .setup = start_beside_sleepers,
+     .threads = {become_leader_and_park, attach},
+     .names = {"leader", "attacher"}},
+    {.name = "attach races a poll of a busy worker",
      .setup = start,
-     .threads = {pass, attach},
+     .threads = {poll_while_busy, attach},
      .names = {"worker", "attacher"}},
-    {.name = "work comes",
+    {.name = "work wakes a worker parked in the driver",
      .setup = start_attached,
      .threads = {sleep_until_work, bring_work},
-     .names = {"watcher", "worker"}},
-    {.name = "two attach",
+     .names = {"leader", "worker"}},
+    {.name = "attach races attach",
      .setup = start,
      .threads = {attach_or_find, attach_if_first},
      .names = {"one", "other"}},

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/notify.c no notice is lost and at most one permit kept, and with
- *         src/sync/group.c whoever waits goes on when the last is done, and not before; what was
- *         done before is seen by who goes on, in every order of steps under every memory model.
- * Method: what a notice, or a done, says is plain data.  A lost one is a deadlock.  Both objects
- *         come from the checker's heap and are freed by who waited for them, in some tests: a late
- *         touch is a use after free.
+ * Goal:   with src/sync/notify.c no notification is lost and at most one permit is stored, and with
+ *         src/sync/group.c a waiter continues when the last worker is done, and not before; it sees
+ *         the writes before that, in every order of steps under every memory model.
+ * Method: the payload of a notification, or of a done, is plain data.  A lost one is a deadlock.
+ *         Both objects come from the checker's heap and are freed by the waiter, in some tests: a
+ *         late access is a use after free.
  *         Keeps part of behaviour 53.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 
 static weft_notify *notify;
 static weft_group *group;
 static int
-    letters[MODEL_THREADS_MAX]; /* plain: written by thread i before it notifies or is done */
-static unsigned taken;          /* no steps of the model: read after all */
-static unsigned expected;       /* notices that were taken, or are kept, in the end */
-static struct wf_wait_node *left_node; /* of a task that never runs again */
+    payloads[MODEL_THREADS_MAX]; /* plain: written by thread i before it notifies or is done */
+static unsigned taken;           /* not a step of the model: read after all threads */
+static unsigned expected;        /* permits that are taken or stored at the end */
+static struct wf_wait_node *abandoned_node; /* of a task that never runs again */
 
 static void start(void)
 {
@@ -25,16 +25,16 @@ static void start(void)
     group = wf_alloc_zeroed(1, sizeof(*group));
     taken = 0;
     expected = 1;
-    left_node = NULL;
+    abandoned_node = NULL;
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        letters[i] = 0;
+        payloads[i] = 0;
     }
 }
 
-static void start_foreign(void)
+static void start_thread(void)
 {
     start();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
 static void start_none(void)
@@ -44,19 +44,19 @@ static void start_none(void)
 }
 
 /* Thread 3, which does not exist, waits. */
-static void start_with_one_left(void)
+static void start_with_abandoned(void)
 {
     start();
-    left_node = wf_alloc_zeroed(1, sizeof(*left_node));
-    wf_node_init(left_node, &selves[3]);
-    (void)wf_notify_begin((struct wf_notify *)(void *)notify, left_node);
+    abandoned_node = wf_alloc_zeroed(1, sizeof(*abandoned_node));
+    wf_node_init(abandoned_node, &selves[3]);
+    (void)wf_notify_begin((struct wf_notify *)(void *)notify, abandoned_node);
 }
 
-/* It has left: the word says still that somebody may wait. */
+/* The waiter has left: the word still has its waiters bit. */
 static void start_after_one_left(void)
 {
-    start_with_one_left();
-    left_node->parting.forget(&left_node->parting);
+    start_with_abandoned();
+    abandoned_node->hook.abandon(&abandoned_node->hook);
 }
 
 static void start_group(void)
@@ -65,10 +65,10 @@ static void start_group(void)
     (void)weft_group_add(group, 1);
 }
 
-static void start_group_foreign(void)
+static void start_group_thread(void)
 {
     start_group();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
 static void start_group_of_two(void)
@@ -88,11 +88,11 @@ static void check(void)
     MODEL_REQUIRE(group == NULL || ((struct wf_group *)(void *)group)->queue.first == NULL);
     wf_free(notify);
     wf_free(group);
-    wf_free(left_node);
+    wf_free(abandoned_node);
 }
 
-/* The first notice is lost, if nobody waited; if somebody did, the second is kept. */
-static void check_told(void)
+/* The first notification is lost without a waiter; with a waiter, the second is stored. */
+static void check_notified(void)
 {
     const uint64_t word = wf_load_relaxed(&((struct wf_notify *)(void *)notify)->word);
     MODEL_REQUIRE(taken == 1 && word <= 1);
@@ -105,24 +105,24 @@ static void check_told(void)
 /* [thread 1 or 2] */
 static void notify_one(void)
 {
-    wf_plain_store(&letters[model_thread()], 1);
+    wf_plain_store(&payloads[model_thread()], 1);
     MODEL_REQUIRE(weft_notify_one(notify) == 0);
 }
 
 static void notify_all(void)
 {
-    wf_plain_store(&letters[model_thread()], 1);
+    wf_plain_store(&payloads[model_thread()], 1);
     MODEL_REQUIRE(weft_notify_all(notify) == 0);
 }
 
-/* That of all is for who waits only; the other one is kept if there is nobody. */
+/* notify_all wakes waiters only; notify_one stores a permit if there is no waiter. */
 static void notify_all_then_one(void)
 {
     notify_all();
     MODEL_REQUIRE(weft_notify_one(notify) == 0);
 }
 
-static int wait_for_notice(void)
+static int wait_for_notification(void)
 {
     const int rc = weft_notify_wait(notify);
     taken += rc == 0 ? 1 : 0;
@@ -132,13 +132,13 @@ static int wait_for_notice(void)
 /* Thread 1 notifies. */
 static void wait_once(void)
 {
-    MODEL_REQUIRE(wait_for_notice() == 0);
-    MODEL_REQUIRE(wf_plain_load(&letters[1]) == 1);
+    MODEL_REQUIRE(wait_for_notification() == 0);
+    MODEL_REQUIRE(wf_plain_load(&payloads[1]) == 1);
 }
 
 static void wait_cancelled(void)
 {
-    const int rc = wait_for_notice();
+    const int rc = wait_for_notification();
     MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
 }
 
@@ -154,7 +154,7 @@ static void try_once(void)
 {
     if (weft_notify_try(notify) == 0) {
         taken++;
-        MODEL_REQUIRE(wf_plain_load(&letters[1]) == 1);
+        MODEL_REQUIRE(wf_plain_load(&payloads[1]) == 1);
     }
 }
 
@@ -163,25 +163,25 @@ static void cancel_first(void)
     cancel(0);
 }
 
-static void abandon_left(void)
+static void abandon_node(void)
 {
-    left_node->parting.forget(&left_node->parting);
-    struct wf_wait_node *node = left_node;
-    left_node = NULL;
+    abandoned_node->hook.abandon(&abandoned_node->hook);
+    struct wf_wait_node *node = abandoned_node;
+    abandoned_node = NULL;
     wf_free(node);
 }
 
 /* [thread 1 or 2] */
-static void be_done(void)
+static void finish_one(void)
 {
-    wf_plain_store(&letters[model_thread()], 1);
+    wf_plain_store(&payloads[model_thread()], 1);
     MODEL_REQUIRE(weft_group_done(group) == 0);
 }
 
 static void wait_for_one(void)
 {
     MODEL_REQUIRE(weft_group_wait(group) == 0);
-    MODEL_REQUIRE(wf_plain_load(&letters[1]) == 1);
+    MODEL_REQUIRE(wf_plain_load(&payloads[1]) == 1);
 }
 
 static void wait_for_group_and_free(void)
@@ -195,7 +195,7 @@ static void wait_for_group_and_free(void)
 static void wait_for_two_and_free(void)
 {
     wait_for_group_and_free();
-    MODEL_REQUIRE(wf_plain_load(&letters[2]) == 1);
+    MODEL_REQUIRE(wf_plain_load(&payloads[2]) == 1);
 }
 
 static void wait_for_group_cancelled(void)
@@ -203,81 +203,81 @@ static void wait_for_group_cancelled(void)
     const int rc = weft_group_wait(group);
     MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
     if (rc == 0) {
-        MODEL_REQUIRE(wf_plain_load(&letters[1]) == 1);
+        MODEL_REQUIRE(wf_plain_load(&payloads[1]) == 1);
     }
 }
 
 static const struct model_test tests[] = {
-    {.name = "a notice",
+    {.name = "notify_one races wait",
      .setup = start,
      .threads = {wait_once, notify_one},
      .names = {"waits", "notifies"},
      .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "a notice and a try",
+    {.name = "notify_one races try",
      .setup = start,
      .threads = {try_once, notify_one},
      .names = {"tries", "notifies"},
      .check = check},
-    {.name = "a notice to a foreign thread",
-     .setup = start_foreign,
+    {.name = "notify_one races wait of a thread",
+     .setup = start_thread,
      .threads = {wait_once, notify_one},
      .names = {"thread", "notifies"},
-     .bound = {0, 0, 4}, /* as above */
+     .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "it is freed by who was notified",
+    {.name = "notified waiter frees it",
      .setup = start,
      .threads = {wait_and_free, notify_one},
      .names = {"waits", "notifies"},
-     .bound = {0, 0, 4}, /* as above */
+     .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "it is freed where somebody waited before",
+    {.name = "notified waiter frees it after an earlier waiter left",
      .setup = start_after_one_left,
      .threads = {wait_and_free, notify_one},
      .names = {"waits", "notifies"},
-     .bound = {0, 0, 4}, /* as above */
+     .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "a notice, cancelled",
+    {.name = "cancel races notify_one and wait",
      .setup = start,
      .threads = {wait_cancelled, notify_one, cancel_first},
      .names = {"waits", "notifies", "canceller"},
      .bound = {4, 2, 2}, /* three preemptions, else one */
      .check = check},
-    {.name = "a notice to one that never runs again",
-     .setup = start_with_one_left,
-     .threads = {wait_once, notify_one, abandon_left},
+    {.name = "abandoned waiter passes the notification on",
+     .setup = start_with_abandoned,
+     .threads = {wait_once, notify_one, abandon_node},
      .names = {"waits", "notifies", "closer"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "all are told, then one",
+    {.name = "notify_all, then notify_one, race wait",
      .setup = start,
      .threads = {wait_once, notify_all_then_one},
      .names = {"waits", "notifies"},
      .bound = {0, 0, 4}, /* three preemptions under view */
-     .check = check_told},
-    {.name = "one done",
+     .check = check_notified},
+    {.name = "group done races wait, the waiter frees it",
      .setup = start_group,
-     .threads = {wait_for_group_and_free, be_done},
+     .threads = {wait_for_group_and_free, finish_one},
      .names = {"waits", "done"},
      .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "a foreign thread waits for a group",
-     .setup = start_group_foreign,
-     .threads = {wait_for_group_and_free, be_done},
+    {.name = "group done races wait of a thread",
+     .setup = start_group_thread,
+     .threads = {wait_for_group_and_free, finish_one},
      .names = {"thread", "done"},
-     .bound = {0, 0, 4}, /* as above */
+     .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "two done",
+    {.name = "group of two done races wait",
      .setup = start_group_of_two,
-     .threads = {wait_for_two_and_free, be_done, be_done},
+     .threads = {wait_for_two_and_free, finish_one, finish_one},
      .names = {"waits", "done", "done too"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "a group, cancelled",
+    {.name = "group cancel races done and wait",
      .setup = start_group,
-     .threads = {wait_for_group_cancelled, be_done, cancel_first},
+     .threads = {wait_for_group_cancelled, finish_one, cancel_first},
      .names = {"waits", "done", "canceller"},
-     .bound = {3, 2, 2}, /* as above */
+     .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
 };
 

@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/io/fd.c no news of a descriptor is lost, however a wait, a report of the kernel
- *         and a close meet; a descriptor is closed once, by the last who uses it, and who uses the
- *         number after that finds the entry as new; with select.c of src/io and src/sync a select
- *         hears of descriptors, too, and one of its cases runs; in every order of steps under every
- *         memory model.
- * Method: tasks that find nothing and wait, a kernel that has bytes and then reports them, closes.
- *         The kernel here is a few cells: whether there are bytes, and whether the number is open.
- *         A lost report is a deadlock; plain data is touched by all who are inside.
+ * Goal:   with src/io/fd.c no readiness of a descriptor is lost, however a wait, a report of the
+ *         kernel and a close interleave.  A descriptor is closed once, by the last put; a call that
+ *         uses the number after that finds a reset record.  With select.c of src/io and of src/sync
+ *         a select is woken by descriptors too, and one of its cases runs.  In every interleaving
+ *         under every memory model.
+ * Method: tasks that find nothing and wait, a kernel that receives bytes and reports them, closes.
+ *         The kernel here is a few cells: how many bytes there are, and how often the number was
+ *         closed.  A lost report is a deadlock.  Each fd operation writes plain data that the close
+ *         reads.
  */
 #include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "io/io.h"
-#include "model/sync_aids.h"
+#include "io/poller.h"
+#include "model/sync_helpers.h"
 #include "os/sys.h"
+#include "sched/sched.h"
 #include "sync/chan.h"
 
-static struct wf_entry the_entry;
-static struct wf_entry *const entry = &the_entry;
+static struct wf_fd the_record;
+static struct wf_fd *const record = &the_record;
 static struct wf_poller poller;
-static struct wf_use first_use;
-static WF_ATOMIC(int) bytes;          /* that can be read */
-static WF_ATOMIC(int) closes;         /* how often it was closed */
-static WF_ATOMIC(int) told;           /* the kernel reports what comes */
-static int inside[MODEL_THREADS_MAX]; /* plain: of who is inside; read by who closes it */
+static struct wf_fd_op first_op;
+static WF_ATOMIC(int) bytes;           /* that can be read */
+static WF_ATOMIC(int) closes;          /* how often the number was closed */
+static WF_ATOMIC(int) is_registered;   /* the kernel reports readiness */
+static int touched[MODEL_THREADS_MAX]; /* plain: each operation writes it, the close reads it */
 
 /* ---- what fd.c calls ------------------------------------------------------------------------- */
 
@@ -36,28 +39,28 @@ int wf_poller_of(weft_runtime *of, struct wf_poller **out)
     return 0;
 }
 
-struct wf_entry *wf_table_entry(int fd)
+struct wf_fd *wf_fd_table_get(int fd)
 {
     (void)fd;
-    return entry;
+    return record;
 }
 
-struct wf_entry *wf_table_find(int fd)
+struct wf_fd *wf_fd_table_find(int fd)
 {
     (void)fd;
-    return entry;
+    return record;
 }
 
-void wf_table_visit(void (*visit)(struct wf_entry *one, void *context), void *context)
+void wf_fd_table_visit(void (*visit)(struct wf_fd *one, void *context), void *context)
 {
-    visit(entry, context);
+    visit(record, context);
 }
 
 int wf_sys_close(int fd)
 {
     (void)fd;
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        (void)wf_plain_load(&inside[i]); /* nobody is: a race else */
+        (void)wf_plain_load(&touched[i]); /* a race, if an operation has not ended */
     }
     (void)wf_fetch_add_relaxed(&closes, 1);
     return 0;
@@ -67,7 +70,7 @@ int wf_sys_fstat(int fd, struct stat *out)
 {
     (void)fd;
     (void)out;
-    model_fail("its kind is known");
+    model_fail("the kind of the descriptor is known");
     return 0;
 }
 
@@ -93,26 +96,26 @@ int wf_sys_eventfd(void)
 void wf_sys_eventfd_add(int fd)
 {
     (void)fd;
-    model_fail("no thread waits here");
+    model_fail("no non-worker thread waits here");
 }
 
-int wf_sys_poll(int fd, int call_fd, short events, int64_t deadline_ns)
+int wf_sys_poll(int fd, int wakeup_fd, short events, int64_t deadline_ns)
 {
     (void)fd;
-    (void)call_fd;
+    (void)wakeup_fd;
     (void)deadline_ns;
-    wf_plain_store(&inside[model_thread()], 1);
+    wf_plain_store(&touched[model_thread()], 1);
     return events == POLLIN && wf_load_acquire(&bytes) > 0 ? POLLIN : 0;
 }
 
-/* ---- what the two select.c call beside it: nothing of it here -------------------------------- */
+/* ---- what the two select.c call: neither channels, tasks nor signals here -------------------- */
 
 int wf_chan_send_locked(struct weft_chan *chan, const void *item, struct weft_task **woken)
 {
     (void)chan;
     (void)item;
     (void)woken;
-    model_fail("a channel");
+    model_fail("no case is a channel");
 }
 
 int wf_chan_recv_locked(struct weft_chan *chan, void *item, struct weft_task **woken)
@@ -148,7 +151,7 @@ bool wf_joiner_enter(struct weft_task *task, struct wf_joiner *joiner)
 {
     (void)task;
     (void)joiner;
-    model_fail("the end of a task");
+    model_fail("no case is the end of a task");
 }
 
 void wf_joiner_leave(struct weft_task *task, struct wf_joiner *joiner)
@@ -165,7 +168,7 @@ int weft_try_join(weft_task *task, intptr_t *result)
 int wf_signals_check(const sigset_t *set)
 {
     (void)set;
-    model_fail("a signal");
+    model_fail("no case is a signal");
 }
 
 bool wf_signals_are_pending(const sigset_t *set)
@@ -186,32 +189,32 @@ int wf_sys_signal_take(const sigset_t *set, siginfo_t *info)
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-void wf_fetch_next(struct wf_worker *worker)
+void wf_prefetch_next(struct wf_worker *worker)
 {
     (void)worker;
 }
 
-/* As the poller does. */
-static void report(struct wf_entry *one, uint32_t sides, bool is_hung_up)
+/* As poller.c dispatches an event. */
+static void report(struct wf_fd *one, uint32_t dirs, bool is_hung_up)
 {
     struct wf_wakes wakes = {0};
-    wf_entry_happened(one, sides, is_hung_up, &wakes);
+    wf_fd_ready(one, dirs, is_hung_up, &wakes);
     wf_wakes_do(&wakes);
 }
 
-/* As the kernel: what is there already is reported at once. */
-static int add(struct wf_poller *of, struct wf_entry *one)
+/* As the kernel: what is ready already is reported at once. */
+int wf_epoll_add(struct wf_poller *of, struct wf_fd *one)
 {
     MODEL_REQUIRE(of == &poller);
-    wf_store_relaxed(&told, 1);
-    wf_fence_seq_cst(); /* in the kernel there is a lock */
+    wf_store_relaxed(&is_registered, 1);
+    wf_fence_seq_cst(); /* the kernel has a lock here */
     if (wf_load_relaxed(&bytes) > 0) {
-        report(one, 1u << WF_SIDE_READ, false);
+        report(one, 1u << WF_DIR_READ, false);
     }
     return 0;
 }
 
-static void forget_it(struct wf_poller *of, struct wf_entry *one)
+void wf_epoll_remove(struct wf_poller *of, struct wf_fd *one)
 {
     (void)of;
     (void)one;
@@ -219,95 +222,92 @@ static void forget_it(struct wf_poller *of, struct wf_entry *one)
 
 /* ---- the threads ----------------------------------------------------------------------------- */
 
-static const struct wf_backend backend = {.add = add, .remove = forget_it};
-
 static void start(void)
 {
     start_tasks();
-    the_entry = (struct wf_entry){0};
-    wf_store_relaxed(&entry->drained[0], WF_NEWS_NONE);
-    wf_store_relaxed(&entry->drained[1], WF_NEWS_NONE);
-    poller.backend = &backend;
+    the_record = (struct wf_fd){0};
+    wf_store_relaxed(&record->empty_at[0], WF_READY_NONE);
+    wf_store_relaxed(&record->empty_at[1], WF_READY_NONE);
     wf_store_relaxed(&bytes, 0);
     wf_store_relaxed(&closes, 0);
-    wf_store_relaxed(&told, 0);
-    memset(inside, 0, sizeof(inside));
-    first_use = (struct wf_use){0};
+    wf_store_relaxed(&is_registered, 0);
+    memset(touched, 0, sizeof(touched));
+    first_op = (struct wf_fd_op){0};
 }
 
-/* The kernel was told long ago. */
-static void start_told(void)
+/* The descriptor was registered long ago. */
+static void start_registered(void)
 {
     start();
-    wf_store_relaxed(&entry->poller, &poller);
-    wf_store_relaxed(&told, 1);
+    wf_store_relaxed(&record->poller, &poller);
+    wf_store_relaxed(&is_registered, 1);
 }
 
-/* A byte is there. */
-static void start_with_one(void)
+/* One byte can be read. */
+static void start_with_a_byte(void)
 {
-    start_told();
+    start_registered();
     wf_store_relaxed(&bytes, 1);
 }
 
-/* The first thread is inside. */
-static void start_inside(void)
+/* The first thread has begun an operation. */
+static void start_with_op(void)
 {
-    start_told();
-    wf_store_relaxed(&entry->state, WF_ENTRY_USER);
-    first_use = (struct wf_use){.fd = 3, .entry = entry, .poller = &poller, .self = &selves[0]};
+    start_registered();
+    wf_store_relaxed(&record->state, WF_FD_REF);
+    first_op = (struct wf_fd_op){.fd = 3, .record = record, .poller = &poller, .self = &selves[0]};
 }
 
-/* [kernel]  One byte comes, and is reported if anybody asked. */
-static void bring(void)
+/* [kernel]  Receives a byte, and reports it if the descriptor is registered. */
+static void receive(void)
 {
     (void)wf_fetch_add_release(&bytes, 1);
-    wf_fence_seq_cst(); /* as in add */
-    if (wf_load_relaxed(&told) != 0) {
-        report(entry, 1u << WF_SIDE_READ, false);
+    wf_fence_seq_cst(); /* as in wf_epoll_add */
+    if (wf_load_relaxed(&is_registered) != 0) {
+        report(record, 1u << WF_DIR_READ, false);
     }
 }
 
-/* [kernel]  It was told long ago. */
-static void bring_and_report(void)
+/* [kernel]  The descriptor was registered long ago. */
+static void receive_and_report(void)
 {
     (void)wf_fetch_add_relaxed(&bytes, 1);
-    report(entry, 1u << WF_SIDE_READ, false);
+    report(record, 1u << WF_DIR_READ, false);
 }
 
-/* The system call: takes so many, or less if there are not as many; gives their number. */
+/* The system call: takes up to `wanted` bytes and returns their number. */
 static int take(int wanted)
 {
-    int there = wf_load_acquire(&bytes);
+    int available = wf_load_acquire(&bytes);
     int taken;
     do {
-        taken = there < wanted ? there : wanted;
-    } while (taken > 0 && !wf_cas_acquire(&bytes, &there, there - taken));
+        taken = available < wanted ? available : wanted;
+    } while (taken > 0 && !wf_cas_acquire(&bytes, &available, available - taken));
     return taken;
 }
 
-/* [inside]  As rw.c has it: what was read, or why nothing. */
-static int read_inside(struct wf_use *use, int wanted)
+/* [op]  As rw.c: returns the number of bytes, or an error. */
+static int read_in_op(struct wf_fd_op *op, int wanted)
 {
     int rc;
     do {
-        wf_plain_store(&inside[model_thread()], 1);
-        const uint32_t news = wf_use_news(use, WF_SIDE_READ);
-        const int taken = wf_use_is_drained(use, WF_SIDE_READ, news) ? 0 : take(wanted);
+        wf_plain_store(&touched[model_thread()], 1);
+        const uint32_t ready_seq = wf_fd_op_ready_seq(op, WF_DIR_READ);
+        const int taken = wf_fd_op_is_empty(op, WF_DIR_READ, ready_seq) ? 0 : take(wanted);
         if (taken < wanted) {
-            wf_use_drain(use, WF_SIDE_READ, news);
+            wf_fd_op_set_empty(op, WF_DIR_READ, ready_seq);
         }
-        rc = taken > 0 ? taken : wf_use_wait(use, WF_SIDE_READ, news);
+        rc = taken > 0 ? taken : wf_fd_op_wait(op, WF_DIR_READ, ready_seq);
     } while (rc == 0);
-    wf_use_end(use);
+    wf_fd_op_end(op);
     return rc;
 }
 
 static int read_some(int wanted)
 {
-    struct wf_use use;
-    const int rc = wf_use_begin(&use, 3);
-    return rc != 0 ? rc : read_inside(&use, wanted);
+    struct wf_fd_op op;
+    const int rc = wf_fd_op_begin(&op, 3);
+    return rc != 0 ? rc : read_in_op(&op, wanted);
 }
 
 static void read_it(void)
@@ -315,7 +315,7 @@ static void read_it(void)
     MODEL_REQUIRE(read_some(1) == 1);
 }
 
-/* It asks for more than there is: what comes later is found, too. */
+/* It asks for more than there is, and finds what comes later too. */
 static void read_two_of_many(void)
 {
     int sum = 0;
@@ -328,23 +328,23 @@ static void read_two_of_many(void)
 
 static void read_or_be_closed(void)
 {
-    MODEL_REQUIRE(read_inside(&first_use, 1) == -EBADF);
+    MODEL_REQUIRE(read_in_op(&first_op, 1) == -EBADF);
 }
 
-static void leave_it(void)
+static void end_op(void)
 {
-    wf_plain_store(&inside[model_thread()], 1);
-    wf_use_end(&first_use);
+    wf_plain_store(&touched[model_thread()], 1);
+    wf_fd_op_end(&first_op);
 }
 
 static void close_it(void)
 {
-    wf_plain_store(&inside[model_thread()], 1); /* it used it before */
+    wf_plain_store(&touched[model_thread()], 1); /* an operation of its own has ended before */
     MODEL_REQUIRE(weft_close(3) == 0);
 }
 
-/* Another who was given the number by the kernel, and closes it without having used it. */
-static void close_if_given_again(void)
+/* The next owner of the number closes it without having used it. */
+static void close_if_reused(void)
 {
     if (wf_load_acquire(&closes) == 1) {
         MODEL_REQUIRE(weft_close(3) == 0);
@@ -363,10 +363,10 @@ static void read_or_be_cancelled(void)
     MODEL_REQUIRE(rc == 1 || rc == -ECANCELED);
 }
 
-/* A report that was under way when the number was closed comes late. */
+/* A report that was taken from the kernel before the close comes after it. */
 static void report_late(void)
 {
-    report(entry, 1u << WF_SIDE_READ, true);
+    report(record, 1u << WF_DIR_READ, true);
 }
 
 static void close_and_use_again(void)
@@ -374,27 +374,28 @@ static void close_and_use_again(void)
     MODEL_REQUIRE(weft_close(3) == 0);
     (void)wf_fetch_add_relaxed(&bytes, 1);
     const int rc = read_some(1);
-    MODEL_REQUIRE(rc == 1 || (rc == -EBADF && first_use.entry != NULL)); /* not closed yet */
+    MODEL_REQUIRE(rc == 1 ||
+                  (rc == -EBADF && first_op.record != NULL)); /* the last put has not come yet */
 }
 
-/* The number is had again as soon as it is free, while who closed it may still be at it. */
-static void leave_and_use_again(void)
+/* The number is reused as soon as the kernel has closed it, while the closer may still run. */
+static void end_op_and_use_again(void)
 {
-    leave_it();
+    end_op();
     if (wf_load_acquire(&closes) > 0) {
         MODEL_REQUIRE(read_some(1) == 1);
     }
 }
 
-static void close_and_bring(void)
+static void close_and_receive(void)
 {
     MODEL_REQUIRE(weft_close(3) == 0);
-    bring_and_report();
+    receive_and_report();
 }
 
 /* ---- selects --------------------------------------------------------------------------------- */
 
-/* What the select gives, over the first side or both; nobody can ever write. */
+/* A select over the read direction or both; the descriptor never becomes writable. */
 static int choose(weft_case cases[2], size_t count)
 {
     cases[0] = weft_case_fd(3, POLLIN);
@@ -410,8 +411,8 @@ static void choose_it(void)
     MODEL_REQUIRE(take(1) == 1);
 }
 
-/* Another may take what it was woken for: it waits on, for the second. */
-static void choose_until_it_has_one(void)
+/* Another thread may take the byte that the select was woken for: it waits for the second. */
+static void choose_until_it_has_a_byte(void)
 {
     weft_case cases[2];
     do {
@@ -419,11 +420,11 @@ static void choose_until_it_has_one(void)
     } while (take(1) == 0);
 }
 
-static void bring_one_and_another(void)
+static void receive_take_and_receive(void)
 {
-    bring_and_report();
+    receive_and_report();
     (void)take(1);
-    bring_and_report();
+    receive_and_report();
 }
 
 static void choose_or_be_cancelled(void)
@@ -433,7 +434,7 @@ static void choose_or_be_cancelled(void)
     MODEL_REQUIRE(rc == -ECANCELED || (rc == 0 && cases[0].result == 0));
 }
 
-/* When it waits, or before it began; somebody else is still inside. */
+/* The close comes while it waits, or before it begins; another operation goes on. */
 static void choose_or_be_closed(void)
 {
     weft_case cases[2];
@@ -441,8 +442,8 @@ static void choose_or_be_closed(void)
     MODEL_REQUIRE(cases[0].result == -EBADF);
 }
 
-/* A byte is there: it runs at once, and is the last who uses the number, or comes too late. */
-static void choose_and_leave(void)
+/* The case is ready at once.  Its operation is the last, or begins after the close. */
+static void choose_once(void)
 {
     weft_case cases[2];
     MODEL_REQUIRE(choose(cases, 1) == 0);
@@ -451,14 +452,14 @@ static void choose_and_leave(void)
 
 static void check_queues(void)
 {
-    MODEL_REQUIRE(entry->queues[WF_SIDE_READ].first == NULL);
-    MODEL_REQUIRE(entry->queues[WF_SIDE_WRITE].first == NULL);
+    MODEL_REQUIRE(record->queues[WF_DIR_READ].first == NULL);
+    MODEL_REQUIRE(record->queues[WF_DIR_WRITE].first == NULL);
 }
 
 static void check(void)
 {
     check_queues();
-    MODEL_REQUIRE(wf_load_relaxed(&entry->state) == 0);
+    MODEL_REQUIRE(wf_load_relaxed(&record->state) == 0);
 }
 
 static void check_closed_once(void)
@@ -468,78 +469,78 @@ static void check_closed_once(void)
 }
 
 static const struct model_test tests[] = {
-    {.name = "a byte comes before the kernel is told, or after",
+    {.name = "read races registration and arrival of a byte",
      .setup = start,
-     .threads = {read_it, bring},
+     .threads = {read_it, receive},
      .names = {"reader", "kernel"},
      .check = check},
-    {.name = "a reader is cancelled",
-     .setup = start_told,
-     .threads = {read_or_be_cancelled, bring, cancel_first},
+    {.name = "cancel races read and arrival of a byte",
+     .setup = start_registered,
+     .threads = {read_or_be_cancelled, receive, cancel_first},
      .names = {"reader", "kernel", "canceller"},
      .bound = {2, 1, 1}, /* one preemption, else none */
      .check = check},
-    {.name = "it is closed",
-     .setup = start_inside,
+    {.name = "close ends a waiting read",
+     .setup = start_with_op,
      .threads = {read_or_be_closed, close_it},
      .names = {"reader", "closer"},
      .check = check_closed_once},
-    {.name = "less than it asked for",
-     .setup = start_with_one,
-     .threads = {read_two_of_many, bring_and_report},
+    {.name = "short read, more bytes arrive",
+     .setup = start_with_a_byte,
+     .threads = {read_two_of_many, receive_and_report},
      .names = {"reader", "kernel"},
      .check = check},
-    {.name = "its last user leaves",
-     .setup = start_inside,
-     .threads = {leave_it, close_it},
-     .names = {"user", "closer"},
+    {.name = "last operation closes the descriptor",
+     .setup = start_with_op,
+     .threads = {end_op, close_it},
+     .names = {"op", "closer"},
      .check = check_closed_once},
-    {.name = "who has the number next closes it before the first is done",
+    {.name = "next user closes the number during the first close",
      .setup = start,
-     .threads = {close_it, close_if_given_again},
+     .threads = {close_it, close_if_reused},
      .names = {"closer", "next"},
      .check = check},
-    {.name = "it is closed under a user, and its number is used again",
-     .setup = start_inside,
-     .threads = {leave_it, close_and_use_again},
-     .names = {"user", "closer"},
+    {.name = "close during an operation, number reused",
+     .setup = start_with_op,
+     .threads = {end_op, close_and_use_again},
+     .names = {"op", "closer"},
      .check = check},
-    {.name = "its last user has the number again while it is being closed",
-     .setup = start_inside,
-     .threads = {leave_and_use_again, close_and_bring},
-     .names = {"user", "closer"},
+    {.name = "last operation reuses the number during the close",
+     .setup = start_with_op,
+     .threads = {end_op_and_use_again, close_and_receive},
+     .names = {"op", "closer"},
      .check = check},
-    {.name = "a late report meets the next user of the number",
+    {.name = "late report races the next user of the number",
      .setup = start,
      .threads = {close_and_use_again, report_late},
-     .names = {"user", "kernel"},
+     .names = {"op", "kernel"},
      .check = check},
-    {.name = "a select waits, a byte comes",
+    {.name = "select races arrival of a byte",
      .setup = start,
-     .threads = {choose_it, bring},
+     .threads = {choose_it, receive},
      .names = {"selecter", "kernel"},
      .bound = {0, 0, 3},
      .check = check},
-    {.name = "a select waits, another takes the byte",
-     .setup = start_told,
-     .threads = {choose_until_it_has_one, bring_one_and_another},
-     .names = {"selecter", "thief"},
+    {.name = "select loses its byte and waits again",
+     .setup = start_registered,
+     .threads = {choose_until_it_has_a_byte, receive_take_and_receive},
+     .names = {"selecter", "taker"},
      .bound = {3, 1, 2},
      .check = check},
-    {.name = "a select is cancelled",
-     .setup = start_told,
-     .threads = {choose_or_be_cancelled, bring_and_report, cancel_first},
+    {.name = "cancel races select",
+     .setup = start_registered,
+     .threads = {choose_or_be_cancelled, receive_and_report, cancel_first},
      .names = {"selecter", "kernel", "canceller"},
-     .bound = {0, 0, 2}, /* without: half a minute, and nothing is found */
+     .bound = {0, 0, 2}, /* exhaustively it takes half a minute, and finds nothing more */
      .check = check},
-    {.name = "a select waits, it is closed",
-     .setup = start_inside,
+    {.name = "close ends a waiting select",
+     .setup = start_with_op,
      .threads = {choose_or_be_closed, close_it},
      .names = {"selecter", "closer"},
      .check = check_queues},
-    {.name = "a select is the last user",
-     .setup = start_with_one,
-     .threads = {choose_and_leave, close_it},
+    {.name = "select is the last operation of a closed descriptor",
+     .setup = start_with_a_byte,
+     .threads = {choose_once, close_it},
      .names = {"selecter", "closer"},
      .check = check_closed_once},
 };

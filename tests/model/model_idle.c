@@ -2,10 +2,10 @@
 /*
  * Goal:   with src/sched/idle.c and src/os/park.c no piece of work waits while every worker sleeps,
  *         and the counts are right at the end, in every order of steps under every memory model.
- * Method: workers that search, take and sleep for ever; producers that queue and notify.  Work is a
- *         counter with plain data behind it.  When nobody can act any more, all work must have been
- *         taken, every worker be announced as asleep, and nobody count as searching.  What only one
- *         worker may take comes through its real inbox.
+ * Method: workers that search, take and park without a deadline; producers that queue and notify.
+ *         Work is a counter with plain data behind it.  When no thread can continue, all work must
+ *         have been taken, every worker must be announced as asleep, and none may count as
+ *         searching.  Work for one worker only comes through its real inbox.
  *         Keeps S4.24, S4.28, S4.29, S4.30, behaviour 13; part of behaviours 14 and 17.
  */
 #include "model/ledger.h"
@@ -15,14 +15,14 @@ enum { WORKERS = 2 };
 
 static struct wf_idle idle;
 static struct wf_parker parkers[WORKERS];
-static WF_ATOMIC(uint32_t) queued; /* pieces of work to be had */
-static WF_ATOMIC(uint32_t) begun;  /* long pieces under way */
-static uint32_t long_pieces;       /* a piece ends when so many have begun; 0: at once */
+static WF_ATOMIC(uint32_t) queued; /* pieces of work to take */
+static WF_ATOMIC(uint32_t) begun;  /* long pieces in progress */
+static uint32_t long_pieces;       /* a piece ends when this number has begun; 0: at once */
 static int taken[WORKERS];
 static int data;   /* plain: written before the first push, read by every taker */
 static int pieces; /* in this test */
 
-/* What only worker 0 may take. */
+/* Work that only worker 0 may take. */
 static struct wf_mpsc inbox;
 static struct wf_chain pinned;
 static int pinned_pieces; /* in this test */
@@ -66,7 +66,7 @@ static void start_two_long(void)
 
 static void check_rest(unsigned workers)
 {
-    MODEL_REQUIRE(wf_load_relaxed(&queued) == 0); /* nothing waits beside sleepers */
+    MODEL_REQUIRE(wf_load_relaxed(&queued) == 0); /* nothing waits beside sleeping workers */
     MODEL_REQUIRE(taken[0] + taken[1] == pieces);
     ledger_all_taken(pinned_pieces);
     MODEL_REQUIRE(wf_idle_searching(&idle) == 0);
@@ -94,7 +94,7 @@ static void notify(void)
 static bool has_work(void *context)
 {
     const unsigned *index = context;
-    /* relaxed: between the fence of the announcement and the sleep, as in the scheduler */
+    /* relaxed: between the fence of the announcement and the park, as in the scheduler */
     return wf_load_relaxed(&queued) > 0 ||
            (*index == 0 && pinned_pieces > 0 && !wf_mpsc_is_empty(&inbox));
 }
@@ -111,7 +111,7 @@ static bool take_pinned(void)
     return ledger_take(wf_chain_pop(&pinned)) >= 0;
 }
 
-/* By the last who stops to search. */
+/* By the last searcher that stops searching. */
 static void notify_of_more(void)
 {
     wf_fence_seq_cst();
@@ -143,7 +143,7 @@ static void run_piece(void)
     }
 }
 
-/* A worker's loop, as the scheduler has it. */
+/* A worker's loop, as in the scheduler. */
 static void work(unsigned index, bool is_searching)
 {
     for (;;) {
@@ -181,7 +181,7 @@ static void worker_1(void)
     work(1, false);
 }
 
-/* Its deadline may pass at any moment, once: it comes back and goes on without. */
+/* Its deadline may pass at any moment, once: it returns and continues without a deadline. */
 static void worker_0_with_deadline(void)
 {
     unsigned index = 0;
@@ -215,15 +215,15 @@ static void push_two_at_once(void)
     notify();
 }
 
-/* Two that search: both were called, for more work than one. */
+/* Two searchers: both were woken, for more work than one takes. */
 static void start_searching(void)
 {
     start_one();
     wf_store_relaxed(&idle.searching, 2);
 }
 
-/* Has stolen, and keeps in its own queue what it does not run; if it is not the last who searches,
- * it calls nobody for that. */
+/* Has stolen, and keeps the rest in its own queue; unless it is the last searcher, it wakes no
+ * worker for the rest. */
 static void thief_0(void)
 {
     wf_plain_store(&data, 1);
@@ -238,7 +238,7 @@ static void searcher_1(void)
     work(1, true);
 }
 
-/* ---- what only one worker may take --------------------------------------------------------- */
+/* ---- work for one worker only -------------------------------------------------------------- */
 
 static void start_pinned(void)
 {
@@ -276,21 +276,21 @@ static void push_second_pinned(void)
     push_to_0(1);
 }
 
-/* ---- pauses -------------------------------------------------------------------------------- */
+/* ---- steal backoff ------------------------------------------------------------------------- */
 
-static void start_paused(void)
+static void start_backing_off(void)
 {
     start_one();
     wf_store_relaxed(&idle.searching, 1);
 }
 
-/* Pauses between two looks, without a deadline. */
-static void guest_1(void)
+/* Pauses between two searches, without a deadline. */
+static void backing_off_1(void)
 {
-    wf_idle_heed(&idle, true);
-    const uint32_t arrivals = wf_idle_arrivals(&idle);
+    wf_idle_track_external(&idle, true);
+    const uint32_t external_seq = wf_idle_external_seq(&idle);
     if (wf_load_relaxed(&queued) == 0) {
-        wf_idle_pause(&idle, arrivals, WF_FOREVER);
+        wf_idle_backoff_wait(&idle, external_seq, WF_FOREVER);
     }
     work(1, true);
 }
@@ -299,18 +299,18 @@ static void outside(void)
 {
     wf_plain_store(&data, 1);
     (void)wf_fetch_add_release(&queued, 1);
-    wf_idle_arrive(&idle);
+    wf_idle_external(&idle);
     notify();
 }
 
 static const struct model_test tests[] = {
-    {.name = "a pause ends when something comes",
-     .setup = start_paused,
-     .threads = {outside, guest_1},
+    {.name = "backoff wait ends at an external submission",
+     .setup = start_backing_off,
+     .threads = {outside, backing_off_1},
      .names = {"outside", "worker 1"},
      .check = check_one,
      .may_rest = 1},
-    {.name = "what another searcher stole",
+    {.name = "last searcher finds what another searcher stole",
      .setup = start_searching,
      .threads = {thief_0, searcher_1},
      .names = {"thief", "worker 1"},
@@ -322,13 +322,13 @@ static const struct model_test tests[] = {
      .names = {"worker 0", "producer"},
      .check = check_one,
      .may_rest = 1},
-    {.name = "a piece for this worker",
+    {.name = "one worker, one pinned piece",
      .setup = start_pinned,
      .threads = {worker_0, push_pinned},
      .names = {"worker 0", "producer"},
      .check = check_one,
      .may_rest = 1},
-    {.name = "two pieces for this worker",
+    {.name = "one worker, two pinned pieces",
      .setup = start_two_pinned,
      .threads = {worker_0, push_pinned, push_second_pinned},
      .names = {"worker 0", "producer 1", "producer 2"},
@@ -336,7 +336,7 @@ static const struct model_test tests[] = {
      .check = check_one,
      .may_rest = 1,
      .is_slow = 1},
-    {.name = "a piece for this worker, one for any",
+    {.name = "one worker, one pinned piece and one for any",
      .setup = start_pinned_and_one,
      .threads = {worker_0, push_pinned, push_one},
      .names = {"worker 0", "producer 1", "producer 2"},
@@ -344,7 +344,7 @@ static const struct model_test tests[] = {
      .check = check_one,
      .may_rest = 1,
      .is_slow = 1},
-    {.name = "two workers, a piece for one",
+    {.name = "two workers, one pinned piece",
      .setup = start_pinned,
      .threads = {worker_0, worker_1, push_pinned},
      .names = {"worker 0", "worker 1", "producer"},
@@ -359,7 +359,7 @@ static const struct model_test tests[] = {
      .check = check_one,
      .may_rest = 1,
      .is_slow = 1},
-    {.name = "a deadline",
+    {.name = "park with deadline races a notify",
      .setup = start_one,
      .threads = {worker_0_with_deadline, push_one},
      .names = {"worker 0", "producer"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   src/queue/inject.c hands out every item exactly once, with its contents, never above its
+ * Goal:   src/queue/inject.c returns every item exactly once, with its contents, never above its
  *         capacity, in every order of steps under every memory model.
  * Method: producers and consumers on the real queue over the real lock; plain payloads.
  *         Keeps S4.18, S3.8; part of S4.19, part of behaviour 8.
@@ -85,12 +85,12 @@ static void pop(void)
     take_all(&taken);
 }
 
-/* One fits: of two producers exactly one is refused, unless the consumer came in between. */
+/* One fits: exactly one of two producers is refused, unless the consumer came in between. */
 static void push_or_keep(int number)
 {
     struct wf_node *item = ledger_make(number);
     if (wf_inject_push(&queue, item) != 0) {
-        (void)ledger_take(item); /* still ours */
+        (void)ledger_take(item); /* not pushed: the producer still owns it */
     }
     MODEL_REQUIRE(wf_inject_count(&queue) <= 1);
 }
@@ -120,7 +120,7 @@ static const struct model_test tests[] = {
      .check = check_three,
      .is_slow = 1},
     {.name = "two consumers", .setup = start, .threads = {push_0_1, pop, pop}, .check = NULL},
-    {.name = "at capacity",
+    {.name = "two producers at capacity, a consumer",
      .setup = start_capped,
      .threads = {push_or_keep_0, push_or_keep_1, pop},
      .check = check_capped,

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sched/join.c, task.c and state.c who waits for the end of a task is woken by it,
- *         sees its result, and nobody touches a task, or the frame of one who waits, that is gone,
- *         in every order of steps under every memory model.
- * Method: threads of the test are tasks that wait, foreign threads, and workers at the end of a
- *         task.  A task that waits is parked by its real state, and its thread by a parker.  Tasks
- *         that are waited for come from the checker's heap and go back to it: a late touch is a use
- *         after free.  Who returns from a wait writes to a plain variable that whoever wakes it has
- *         read: a wake that comes too late is a race.  A lost one is a deadlock.
+ * Goal:   with src/life/join.c, end.c and state.c the end of a task wakes its joiners, a joiner
+ *         sees the result, and no thread touches a freed task, or the frame of a joiner that has
+ *         left, in every order of steps under every memory model.
+ * Method: threads of the test are tasks that wait, threads outside the runtime, and workers at the
+ *         end of a task.  A task that waits is parked by its real state, and its thread by a
+ *         parker.  Awaited tasks come from the checker's heap and go back to it: a late access is a
+ *         use after free.  A joiner that returns from a wait writes to a plain variable that its
+ *         waker has read: a late wake-up is a race.  A lost wake-up is a deadlock.
  *         Keeps S4.37; part of behaviours 10 and 11.
  */
 #include <errno.h>
 
+#include "fork/fork.h"
+#include "life/life.h"
 #include "model/model.h"
-#include "sched/fork.h"
-#include "sched/sched.h"
 
 enum { RESULT = 7, TASKS = 2 };
 
 static weft_runtime runtime;
 static struct wf_task_pool pool;
 static struct wf_worker workers[MODEL_THREADS_MAX];
-static struct weft_task *tasks[TASKS]; /* that are waited for */
+static struct weft_task *tasks[TASKS]; /* the awaited tasks */
 
 /* By thread. */
-static struct weft_task selves[MODEL_THREADS_MAX]; /* the task it is, if it is one */
+static struct weft_task selves[MODEL_THREADS_MAX]; /* the task of this thread, if it is one */
 static bool is_task[MODEL_THREADS_MAX];
 static struct wf_parker parkers[MODEL_THREADS_MAX];
 static const struct wf_waiter *waiters[MODEL_THREADS_MAX];
-static int frames[MODEL_THREADS_MAX]; /* plain: 1 while the frame of its wait is there */
+static int frames[MODEL_THREADS_MAX]; /* plain: 1 while the frame of its wait exists */
 static int report;                    /* plain: of a deadlock */
 
-/* ---- what the scheduler does otherwise ----------------------------------------------------- */
+/* ---- stubs of the scheduler ---------------------------------------------------------------- */
 
 struct wf_worker *wf_worker_self(void)
 {
@@ -118,7 +118,7 @@ void wf_waiter_wake(struct wf_waiter *waiter)
 {
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
         if (waiters[i] == waiter) {
-            MODEL_REQUIRE(wf_plain_load(&frames[i]) == 1); /* it has not left yet */
+            MODEL_REQUIRE(wf_plain_load(&frames[i]) == 1); /* its frame still exists */
         }
     }
     if (waiter->task != NULL) {
@@ -150,7 +150,7 @@ void wf_task_wake_on(struct wf_worker *worker, struct weft_task *task)
     wf_task_wake(task);
 }
 
-/* Nothing that follows is called. */
+/* The functions below are not called. */
 
 int64_t wf_clock_now(void)
 {
@@ -176,25 +176,19 @@ void wf_task_place(struct weft_task *task)
     wf_task_place_on(NULL, task);
 }
 
-bool wf_pool_enter(struct wf_task_pool *of)
+bool wf_pool_pin(struct wf_task_pool *of)
 {
     (void)of;
     model_fail("a stranger");
 }
 
-void wf_pool_leave(struct wf_task_pool *of)
+void wf_pool_unpin(struct wf_task_pool *of)
 {
     (void)of;
     model_fail("a stranger");
 }
 
-struct wf_task_extra *wf_task_extra(struct weft_task *task)
-{
-    (void)task;
-    model_fail("a task with options");
-}
-
-void wf_forks_forget(struct weft_task *task)
+static void forks_forget(struct weft_task *task)
 {
     (void)task;
     MODEL_REQUIRE(false); /* no task forks here */
@@ -206,20 +200,13 @@ void wf_locals_done(struct weft_task *task)
     model_fail("a task with local values");
 }
 
-int wf_poll_init(struct weft_task *task, const struct wf_spawn *spawn)
-{
-    (void)task;
-    (void)spawn;
-    model_fail("a poll task");
-}
-
-void wf_poll_done(struct weft_task *task)
+static void poll_done(struct weft_task *task)
 {
     (void)task;
     model_fail("a poll task");
 }
 
-void wf_held_release(struct weft_task *task)
+void wf_owned_locks_release(struct weft_task *task)
 {
     (void)task;
     model_fail("a task that holds something");
@@ -236,7 +223,7 @@ void wf_failure_note(struct wf_task_pool *of, struct weft_task *task)
 {
     (void)of;
     (void)task;
-    model_fail("a failure that somebody saw counts as unseen");
+    model_fail("a failure that was awaited counts as unseen");
 }
 
 void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_t task_id,
@@ -249,20 +236,20 @@ void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_
     model_fail("a trace");
 }
 
-int wf_room_enter(weft_runtime *of)
+int wf_limit_admit(weft_runtime *of)
 {
     (void)of;
     model_fail("a runtime with limits");
 }
 
-int wf_room_wait(weft_runtime *of, enum wf_room_kind kind)
+int wf_limit_wait(weft_runtime *of, enum wf_limit_kind kind)
 {
     (void)of;
     (void)kind;
     model_fail("a runtime with limits");
 }
 
-void wf_room_wake(weft_runtime *of, enum wf_room_kind kind, size_t count)
+void wf_limit_wake(weft_runtime *of, enum wf_limit_kind kind, size_t count)
 {
     (void)of;
     (void)kind;
@@ -270,25 +257,21 @@ void wf_room_wake(weft_runtime *of, enum wf_room_kind kind, size_t count)
     model_fail("a runtime with limits");
 }
 
-void wf_room_leave(weft_runtime *of)
+void wf_limit_release(weft_runtime *of)
 {
     (void)of;
     model_fail("a runtime with limits");
 }
 
-uint64_t wf_runtime_queued(weft_runtime *of)
-{
-    (void)of;
-    model_fail("a runtime with limits");
-}
+const struct wf_upcalls wf_upcalls = {.forks_forget = forks_forget, .poll_done = poll_done};
 
-/* ---- the beginning and the end of a test --------------------------------------------------- */
+/* ---- setup and check ----------------------------------------------------------------------- */
 
 static void make(int number, unsigned handles)
 {
     struct weft_task *task = wf_alloc_zeroed(1, sizeof(*task));
     task->pool = &pool;
-    task->is_plain = true;
+    task->is_bare = true;
     wf_store_relaxed(&task->id, (uint64_t)number + 1);
     wf_state_init(&task->state, 1 + handles);
     tasks[number] = task;
@@ -331,6 +314,22 @@ static void start_two_tasks(void)
     make(1, 1);
 }
 
+/* Listed joiners, on the checker's heap: a list that keeps one after it has left shows. */
+enum { OLDER, NEWER, JOINERS };
+static struct wf_joiner *joiners[JOINERS];
+static struct wf_waiter joiner_waiters[JOINERS];
+
+static void start_two_listed(void)
+{
+    start(2);
+    for (int i = 0; i < JOINERS; i++) {
+        joiner_waiters[i] = (struct wf_waiter){.task = NULL};
+        joiners[i] = wf_alloc_zeroed(1, sizeof(*joiners[i]));
+        joiners[i]->waiter = &joiner_waiters[i];
+        MODEL_REQUIRE(wf_joiner_enter(tasks[0], joiners[i]));
+    }
+}
+
 static void check(void)
 {
     MODEL_REQUIRE(tasks[0] == NULL);
@@ -360,8 +359,8 @@ static void cancel_first(void)
     (void)weft_cancel(&selves[0]);
 }
 
-/* Whoever waits has to bear it. */
-static void wake_first_for_nothing(void)
+/* A waiter must tolerate it. */
+static void wake_first_spuriously(void)
 {
     wf_task_wake(&selves[0]);
 }
@@ -418,6 +417,35 @@ static void join_cancelled(void)
     MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
 }
 
+/* [a joiner that was listed by the setup]  Leaves, as after a cancellation. */
+static void leave_list(int number)
+{
+    struct weft_task *task = tasks[0];
+    wf_joiner_leave(task, joiners[number]);
+    wf_free(joiners[number]);
+    wf_task_unref(task);
+}
+
+static void leave_older(void)
+{
+    leave_list(OLDER);
+}
+
+static void leave_newer(void)
+{
+    leave_list(NEWER);
+}
+
+/* [a joiner that was listed by the setup]  Must be woken by the end. */
+static void wait_newer(void)
+{
+    struct weft_task *task = tasks[0];
+    (void)wf_parker_park(&joiner_waiters[NEWER].parker, WF_FOREVER);
+    MODEL_REQUIRE(wf_state_is_complete(&task->state));
+    MODEL_REQUIRE(wf_plain_load(&task->result) == RESULT);
+    leave_list(NEWER);
+}
+
 static void race_both(void)
 {
     struct weft_task *both[TASKS] = {tasks[0], tasks[1]};
@@ -439,7 +467,7 @@ static void wait_as_main(void)
     } else {
         MODEL_REQUIRE(rc == -EDEADLK);
         MODEL_REQUIRE(wf_plain_load(&report) == 1);
-        wf_task_finish(task, -ECANCELED); /* as the forced end does */
+        wf_task_finish(task, -ECANCELED); /* as a forced close does */
     }
     weft_drop(task);
 }
@@ -450,7 +478,7 @@ static void find_deadlock(void)
     wf_join_main_break(&runtime);
 }
 
-/* What main left behind is stuck, but main has ended. */
+/* The remaining tasks are deadlocked, but main has ended. */
 static void wait_as_main_for_result(void)
 {
     struct weft_task *task = tasks[0];
@@ -466,82 +494,96 @@ static void finish_and_find_deadlock(void)
 }
 
 static const struct model_test tests[] = {
-    {.name = "an await",
+    {.name = "await races the end",
      .setup = start_one_handle,
      .threads = {await_it, finish},
      .names = {"awaiter", "worker"},
      .check = check},
-    {.name = "an await of a task that fails",
+    {.name = "await races a failing end",
      .setup = start_one_handle,
      .threads = {await_failing, finish_failing},
      .names = {"awaiter", "worker"},
      .check = check},
-    {.name = "an await, cancelled",
+    {.name = "cancel races await and the end",
      .setup = start_one_handle,
      .threads = {await_cancelled, finish, cancel_first},
      .names = {"awaiter", "worker", "canceller"},
      .check = check},
-    {.name = "an await, woken for nothing",
+    {.name = "spurious wake-up races await and the end",
      .setup = start_one_handle,
-     .threads = {await_it, finish, wake_first_for_nothing},
+     .threads = {await_it, finish, wake_first_spuriously},
      .names = {"awaiter", "worker", "waker"},
      .check = check},
-    {.name = "two awaits",
+    {.name = "two awaits race the end",
      .setup = start_two_handles,
      .threads = {await_it, await_it, finish},
      .names = {"awaiter 1", "awaiter 2", "worker"},
      .bound = {3, 3, 1}, /* two preemptions, none under view: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "a join",
+    {.name = "join races the end",
      .setup = start_one_handle,
      .threads = {join_it, finish},
      .names = {"joiner", "worker"},
      .check = check},
-    {.name = "a join, cancelled",
+    {.name = "cancel races join and the end",
      .setup = start_one_handle,
      .threads = {join_cancelled, finish, cancel_first},
      .names = {"joiner", "worker", "canceller"},
      .bound = {0, 0, 3},
      .check = check,
      .is_slow = 1},
-    {.name = "a join and an await",
+    {.name = "join and await race the end",
      .setup = start_two_handles,
      .threads = {join_it, await_it, finish},
      .names = {"joiner", "awaiter", "worker"},
      .bound = {3, 3, 1}, /* two preemptions, none under view: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "two joins",
+    {.name = "two joins race the end",
      .setup = start_two_handles,
      .threads = {join_it, join_it, finish},
      .names = {"joiner 1", "joiner 2", "worker"},
      .bound = {3, 3, 1}, /* two preemptions, none under view: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "a thread joins",
+    {.name = "older joiner leaves, newer joiner is woken by the end",
+     .setup = start_two_listed,
+     .threads = {leave_older, wait_newer, finish},
+     .names = {"older", "newer", "worker"},
+     .bound = {0, 0, 3},
+     .check = check,
+     .is_slow = 1},
+    {.name = "both joiners leave while the task ends",
+     .setup = start_two_listed,
+     .threads = {leave_newer, leave_older, finish},
+     .names = {"newer", "older", "worker"},
+     .bound = {0, 0, 3},
+     .check = check,
+     .is_slow = 1},
+    {.name = "join of a thread races the end",
      .setup = start_one_handle,
      .threads = {join_from_outside, finish},
      .names = {"thread", "worker"},
      .check = check},
-    {.name = "a race",
+    {.name = "race of two tasks races both ends",
      .setup = start_two_tasks,
      .threads = {race_both, finish, finish_second},
      .names = {"racer", "worker 1", "worker 2"},
      .bound = {3, 1, 1}, /* two preemptions under sc, else none: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "main ends",
+    {.name = "weft_run waits for the end of main",
      .setup = start_one_handle,
      .threads = {wait_as_main, finish},
      .names = {"main", "worker"},
      .check = check},
-    {.name = "main waits in a deadlock",
+    {.name = "weft_run returns at a deadlock of main",
      .setup = start_one_handle,
      .threads = {wait_as_main, find_deadlock},
      .names = {"main", "worker"},
      .check = check},
-    {.name = "main ends, others are stuck",
+    {.name = "weft_run returns the result despite a later deadlock",
      .setup = start_one_handle,
      .threads = {wait_as_main_for_result, finish_and_find_deadlock},
      .names = {"main", "worker"},
@@ -551,6 +593,6 @@ static const struct model_test tests[] = {
 int main(int argc, char **argv)
 {
     static const struct model_suite suite = {"join", tests, MODEL_COUNT(tests),
-                                             NULL,   0,     "src/sched/join.c"};
+                                             NULL,   0,     "src/life/join.c"};
     return model_main(argc, argv, &suite);
 }

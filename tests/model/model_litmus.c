@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the checker tells what each memory model allows, no more and no less.
+ * Goal:   the checker reports what each memory model allows, no more and no less.
  * Method: the classic litmus tests; `check` forbids the weak outcome, so a model that allows it
  *         fails.  The verdicts are those of C11 (RC11), x86 and sequential consistency.
  */
@@ -48,11 +48,11 @@ SB(fence, wf_store_relaxed, wf_fence_seq_cst(), wf_load_relaxed)
 SB(store_sc, wf_store_seq_cst, (void)0, wf_load_acquire)
 SB(rmw, (void)wf_exchange_acq_rel, (void)0, wf_load_acquire)
 
-/* A barrier is a fence for the others too; but two light fences are none. */
+/* A barrier is a fence for the other threads too; but two light fences are none. */
 SB(light, wf_store_relaxed, wf_fence_light(), wf_load_relaxed)
 SB(barrier, wf_store_relaxed, (void)wf_barrier_everywhere(), wf_load_relaxed)
 
-/* A barrier does not wait for what is not stored yet, and is no fence between that and a load. */
+/* A barrier does not wait for later stores, and is no fence between these and a load. */
 static void before_barrier(void)
 {
     r1 = wf_load_relaxed(&z);
@@ -73,14 +73,14 @@ static void late_check(void)
     MODEL_REQUIRE(!(r1 == 0 && r2 == 0 && r3 == 0));
 }
 
-/* SB with an SC access on one side and a fence on the other: the two must meet in one order. */
+/* SB with an SC access in one thread and a fence in the other: both take part in one order. */
 static void sb_mixed_0(void)
 {
     wf_store_seq_cst(&x, 1);
     r1 = wf_load_seq_cst(&y);
 }
 
-/* MP, message passing: does the flag carry the data? */
+/* MP, message passing: does the flag publish the data? */
 static void mp_check(void)
 {
     MODEL_REQUIRE(!(r1 == 1 && r2 == 0));
@@ -116,7 +116,7 @@ static void mp_fence_1(void)
     r2 = wf_load_relaxed(&x);
 }
 
-/* MP with plain data: an acquire makes it ordered, anything less is a race. */
+/* MP with plain data: an acquire orders it, anything less is a race. */
 static void plain_release(void)
 {
     wf_plain_store(&plain, 1);
@@ -143,8 +143,8 @@ static void plain_unordered(void)
     r1 = wf_plain_load(&plain);
 }
 
-/* A release sequence: a relaxed read-modify-write in between carries the message on, a relaxed
- * store does not. */
+/* A release sequence: a relaxed read-modify-write in between continues it, a relaxed store does
+ * not. */
 static void sequence_rmw(void)
 {
     if (wf_load_relaxed(&y) == 1) {
@@ -230,7 +230,7 @@ static void iriw_fence_3(void)
     r4 = wf_load_relaxed(&x);
 }
 
-/* CoRR: one cell is read in one order by everybody, whatever the orders. */
+/* CoRR: all threads read one cell in one order, whatever the memory orders. */
 static void corr_0(void)
 {
     wf_store_relaxed(&x, 1);
@@ -259,7 +259,7 @@ static void add_check(void)
     MODEL_REQUIRE(wf_load_relaxed(&x) == 2);
 }
 
-/* WRC: a message handed on by a second thread still carries the first one's store. */
+/* WRC: a message passed on by a second thread still publishes the first thread's store. */
 static void wrc_1(void)
 {
     if (wf_load_acquire(&x) == 1) {

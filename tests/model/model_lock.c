@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   src/os/lock.c excludes, orders what it protects, and never leaves a thread asleep beside
- *         an open lock, in every order of steps under every memory model.
+ * Goal:   src/os/lock.c excludes, orders the data that it protects, and never leaves a thread
+ *         asleep beside an open lock, in every order of steps under every memory model.
  * Method: threads take the lock around plain data: a missing edge is a race, two holders are a race
  *         too, and a lost wake-up is a deadlock.
  */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sched/monitor.c the monitor does not sleep beside a worker that is awake; a
- *         spare that sits down is called for what is pinned to it, and does not leave the others
- *         asleep beside news that nobody reports; in every order of steps under every memory model.
- * Method: a worker that wakes up, a spare that sits down, one that pushes into its inbox, one that
- *         falls asleep meanwhile.  Who sleeps for ever is a deadlock.
+ * Goal:   with src/runtime/monitor.c the monitor does not sleep beside a worker that is awake; a
+ *         spare that parks is woken for tasks pinned to it, and does not leave the other workers
+ *         asleep beside an unreported failure; in every order of steps under every memory model.
+ * Method: a worker that wakes up, a spare that parks, a thread that pushes into its inbox, a worker
+ *         that falls asleep meanwhile.  A thread that sleeps for ever is a deadlock.
  */
 #include <errno.h>
 
 #include "model/model.h"
-#include "sched/sched.h"
+#include "runtime/runtime.h"
 
 enum { WORKERS = 2, BASE = 0, SPARE = 1 };
 
@@ -17,9 +17,9 @@ static weft_runtime runtime;
 static struct wf_worker workers[WORKERS];
 static struct wf_safe *safes[WORKERS];
 static struct wf_node item;
-static int plain; /* what the pusher wrote */
+static int plain; /* written by the pusher */
 
-/* ---- what the scheduler does otherwise ----------------------------------------------------- */
+/* ---- stubs of the scheduler ---------------------------------------------------------------- */
 
 struct wf_worker *wf_worker_self(void)
 {
@@ -92,22 +92,13 @@ void wf_failures_report(weft_runtime *of)
     model_fail("failures in a model without tasks");
 }
 
-unsigned wf_reactor_idle(const struct wf_reactor *reactor)
-{
-    (void)reactor;
-    return 0;
-}
-
-bool wf_runtime_is_news(weft_runtime *of)
+static bool quiescence_is_due(weft_runtime *of)
 {
     (void)of;
     return true;
 }
 
-void wf_ring_settle(struct wf_ring *ring)
-{
-    (void)ring;
-}
+const struct wf_upcalls wf_upcalls = {.quiescence_is_due = quiescence_is_due};
 
 int wf_worker_init(weft_runtime *of, unsigned index)
 {
@@ -155,35 +146,42 @@ int wf_thread_join(pthread_t thread)
     return 0;
 }
 
-void wf_steal_leave_behind(struct wf_worker *worker)
+void wf_steal_handoff(struct wf_worker *worker)
 {
     (void)worker;
 }
 
-void wf_steal_take_over(struct wf_worker *worker, struct wf_chain *chain)
+bool wf_runq_drain(struct wf_runq *from, struct wf_chain *out)
 {
-    (void)worker;
-    (void)chain;
+    (void)from;
+    (void)out;
+    return true;
 }
 
-void wf_driver_flush(struct wf_worker *worker)
+void wf_driver_submit(struct wf_worker *worker)
 {
     (void)worker;
 }
 
-void wf_driver_relieve(weft_runtime *of, struct wf_worker *worker)
+void wf_driver_submit_for(weft_runtime *of, struct wf_worker *worker)
 {
     (void)of;
     (void)worker;
 }
 
-void wf_steal_hand_on(weft_runtime *of, struct wf_chain *chain)
+void wf_inject_push_overflow(struct wf_inject *inject, struct wf_chain *chain)
 {
-    (void)of;
+    (void)inject;
     (void)chain;
 }
 
-void wf_steal_need_watcher(struct wf_worker *worker)
+void wf_steal_notify_external(weft_runtime *of, struct wf_worker *worker)
+{
+    (void)of;
+    (void)worker;
+}
+
+void wf_leader_needed(struct wf_worker *worker)
 {
     (void)worker;
 }
@@ -194,23 +192,23 @@ void wf_driver_unpark(weft_runtime *of, struct wf_parker *parker)
     (void)wf_parker_unpark(parker);
 }
 
-/* ---- the beginning ------------------------------------------------------------------------- */
+/* ---- setup --------------------------------------------------------------------------------- */
 
 static void start(void)
 {
     runtime = (weft_runtime){.workers = workers, .safes = safes, .worker_count = WORKERS};
     wf_lock_init(&runtime.monitor.lock, WF_RANK_MONITOR);
-    wf_list_init(&runtime.monitor.bench);
+    wf_list_init(&runtime.monitor.idle_spares);
     wf_parker_init(&runtime.monitor.parker);
-    wf_store_relaxed(&runtime.in_play, WORKERS);
+    wf_store_relaxed(&runtime.workers_active, WORKERS);
     wf_store_relaxed(&runtime.monitor.surplus, 1);
     MODEL_REQUIRE(wf_idle_init(&runtime.idle, WORKERS) == 0);
     for (unsigned i = 0; i < WORKERS; i++) {
         workers[i] = (struct wf_worker){.runtime = &runtime, .index = i};
-        workers[i].post.is_spare = i == SPARE;
-        wf_mpsc_init(&workers[i].inbox);
+        workers[i].health.is_spare = i == SPARE;
+        wf_mpsc_init(&workers[i].pinned.inbox);
         wf_parker_init(&workers[i].parker);
-        wf_parker_init(&workers[i].post.bench);
+        wf_parker_init(&workers[i].health.spare_parker);
         safes[i] = &workers[i].safe;
     }
     plain = 0;
@@ -226,26 +224,26 @@ static void start_asleep(void)
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
-static void doze(void)
+static void monitor_park(void)
 {
-    wf_monitor_doze(&runtime);
+    wf_monitor_sleep(&runtime);
 }
 
 static void wake_up(void)
 {
-    wf_monitor_wake_up(&workers[BASE]);
+    wf_worker_leave_safe(&workers[BASE]);
 }
 
-/* As retire in steal.c, whose tasks are gone already; goes on with what is pinned to it. */
-static void sit_down(void)
+/* As retire in steal.c, whose tasks are drained already; continues with its pinned tasks. */
+static void spare_park(void)
 {
-    while (wf_mpsc_is_empty(&workers[SPARE].inbox)) {
-        if (!wf_monitor_bench(&workers[SPARE])) {
-            break; /* it was called, and there is no surplus counted any more */
+    while (wf_mpsc_is_empty(&workers[SPARE].pinned.inbox)) {
+        if (!wf_spare_park(&workers[SPARE])) {
+            break; /* it was woken, and is no longer counted as surplus */
         }
     }
     struct wf_chain chain = {0};
-    (void)wf_mpsc_take(&workers[SPARE].inbox, &chain);
+    (void)wf_mpsc_take(&workers[SPARE].pinned.inbox, &chain);
     MODEL_REQUIRE(chain.first == &item);
     MODEL_REQUIRE(wf_plain_load(&plain) == 1);
 }
@@ -254,55 +252,55 @@ static void sit_down(void)
 static void push_pinned(void)
 {
     wf_plain_store(&plain, 1);
-    (void)wf_mpsc_push(&workers[SPARE].inbox, &item);
+    (void)wf_mpsc_push(&workers[SPARE].pinned.inbox, &item);
     if (!wf_idle_claim_worker(&runtime.idle, SPARE) &&
-        wf_load_relaxed(&workers[SPARE].post.is_benched) != 0) {
-        wf_monitor_recall(&workers[SPARE]);
+        wf_load_relaxed(&workers[SPARE].health.is_spare_parked) != 0) {
+        wf_spare_unpark(&workers[SPARE]);
     }
 }
 
 static bool is_last(void *context)
 {
     (void)context;
-    return wf_idle_asleep(&runtime.idle) >= wf_in_play(&runtime);
+    return wf_idle_asleep(&runtime.idle) >= wf_workers_active(&runtime);
 }
 
-/* The one that reports lets the other go too. */
-static void sit_down_as_the_last(void)
+/* The reporter also releases the other. */
+static void spare_park_as_last(void)
 {
-    (void)wf_monitor_bench(&workers[SPARE]);
+    (void)wf_spare_park(&workers[SPARE]);
     if (wf_idle_claim_worker(&runtime.idle, BASE)) {
         (void)wf_parker_unpark(&workers[BASE].parker);
     }
 }
 
-static void sleep_as_the_last(void)
+static void sleep_as_last(void)
 {
     const struct wf_sleep sleep = {
         .parker = &workers[BASE].parker, .has_work = is_last, .deadline_ns = WF_FOREVER};
     if (!wf_idle_sleep(&runtime.idle, BASE, &sleep)) {
-        wf_monitor_recall(&workers[SPARE]);
+        wf_spare_unpark(&workers[SPARE]);
     }
 }
 
 static const struct model_test tests[] = {
-    {.name = "the monitor dozes, a worker wakes up",
+    {.name = "monitor parks, a worker wakes up",
      .setup = start_asleep,
-     .threads = {doze, wake_up},
+     .threads = {monitor_park, wake_up},
      .names = {"monitor", "worker"}},
-    {.name = "a spare sits down, something is pinned to it",
+    {.name = "spare parks, a task is pinned to it",
      .setup = start,
-     .threads = {sit_down, push_pinned},
+     .threads = {spare_park, push_pinned},
      .names = {"spare", "pusher"}},
-    {.name = "a spare sits down, the last other falls asleep",
+    {.name = "spare parks, the last other worker falls asleep",
      .setup = start,
-     .threads = {sit_down_as_the_last, sleep_as_the_last},
+     .threads = {spare_park_as_last, sleep_as_last},
      .names = {"spare", "worker"}},
 };
 
 int main(int argc, char **argv)
 {
     static const struct model_suite suite = {"monitor", tests, MODEL_COUNT(tests),
-                                             NULL,      0,     "src/sched/monitor.c"};
+                                             NULL,      0,     "src/runtime/monitor.c"};
     return model_main(argc, argv, &suite);
 }

@@ -3,7 +3,7 @@
  * Goal:   src/queue/mpsc.c loses nothing, keeps each sender's order, and tells exactly one sender
  *         to wake the receiver, in every order of steps under every memory model.
  * Method: two or three senders and the receiver; items carry a plain payload.  In the last test the
- *         receiver sleeps on a futex and only a sender that found the box empty wakes it: a wrong
+ *         receiver sleeps on a futex and only a sender that found the queue empty wakes it: a wrong
  *         answer shows as a deadlock.  Keeps behaviour 9; part of S3.20.
  */
 #include "model/ledger.h"
@@ -31,7 +31,7 @@ static void start(void)
     last_of_sender[0] = last_of_sender[1] = last_of_sender[2] = -1;
 }
 
-/* One item each of so many senders. */
+/* One item each of `senders` senders. */
 static void start_with_one_each(int senders)
 {
     start();
@@ -102,7 +102,7 @@ static void receive_twice(void)
     (void)take_all();
 }
 
-static void ring_bell_if_empty(int number)
+static void send_and_wake_if_empty(int number)
 {
     if (wf_mpsc_push(&box, ledger_make(number))) {
         (void)wf_fetch_add_release(&bell, 1);
@@ -110,17 +110,17 @@ static void ring_bell_if_empty(int number)
     }
 }
 
-static void send_and_ring_0(void)
+static void send_and_wake_0(void)
 {
-    ring_bell_if_empty(0);
+    send_and_wake_if_empty(0);
 }
 
-static void send_and_ring_1(void)
+static void send_and_wake_1(void)
 {
-    ring_bell_if_empty(1);
+    send_and_wake_if_empty(1);
 }
 
-/* Sleeps whenever it finds the box empty; ends when it has everything. */
+/* Sleeps whenever it finds the queue empty; ends when it has all items. */
 static void receive_all(void)
 {
     for (int got = 0; got < 2;) {
@@ -160,9 +160,9 @@ static const struct model_test tests[] = {
      .threads = {send_0, send_1, send_2, receive_once},
      .names = {"sender 1", "sender 2", "sender 3", "receiver"},
      .check = check_all},
-    {.name = "a sleeping receiver",
+    {.name = "sleeping receiver is woken by the first sender",
      .setup = start_for_two,
-     .threads = {send_and_ring_0, send_and_ring_1, receive_all},
+     .threads = {send_and_wake_0, send_and_wake_1, receive_all},
      .names = {"sender 1", "sender 2", "receiver"},
      .check = check_all,
      .spurious_wakes = 1},

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/mutex.c one at a time has the mutex, sees what was done under it before,
- * and nobody who waits is forgotten: whether it is told to try or handed the mutex, is overtaken,
- *         cancelled, or never runs again; in every order of steps under every memory model.
- * Method: what the mutex protects is plain, so that two at a time are a race.  A lost wake-up is a
- *         deadlock.  The mutex comes from the checker's heap and is freed by the last who unlocks
- *         it: a later touch is a use after free.
+ * Goal:   with src/sync/mutex.c one thread at a time holds the mutex and sees the writes of earlier
+ *         holders, and no waiter is forgotten: whether it is woken to retry or gets the mutex by
+ *         hand-off, is overtaken, cancelled, or never runs again; in every order of steps under
+ *         every memory model.
+ * Method: the mutex protects plain data, so that two holders are a race.  A lost wake-up is a
+ *         deadlock.  The mutex comes from the checker's heap and is freed by the last holder: a
+ *         later access is a use after free.
  *         Keeps part of behaviour 53.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 
 static weft_mutex *mutex;
 static unsigned sum;    /* plain: under the mutex */
 static unsigned users;  /* plain: under the mutex; the last frees it */
-static unsigned locked; /* by how many, at the end */
-static struct wf_wait_node *left_node;
+static unsigned locked; /* number of lock calls that succeed */
+static struct wf_wait_node *abandoned_node;
 
 static struct wf_mutex *inner(void)
 {
@@ -28,7 +29,7 @@ static void start(void)
     sum = 0;
     users = 0;
     locked = 2;
-    left_node = NULL;
+    abandoned_node = NULL;
 }
 
 static void start_three(void)
@@ -37,10 +38,10 @@ static void start_three(void)
     locked = 3;
 }
 
-static void start_foreign(void)
+static void start_thread(void)
 {
     start();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
 static void start_users(void)
@@ -55,27 +56,27 @@ static void start_three_users(void)
     users = 3;
 }
 
-/* Thread 1 has the mutex, and thread 3, which does not exist, waits for it. */
-static void leave_one(unsigned losses)
+/* Thread 1 holds the mutex, and thread 3, which does not exist, waits for it. */
+static void add_abandoned(unsigned losses)
 {
     start();
     wf_store_relaxed(&inner()->word, (uintptr_t)&selves[1]);
-    selves[1].held = &inner()->held;
-    left_node = wf_alloc_zeroed(1, sizeof(*left_node));
-    wf_node_init(left_node, &selves[3]);
-    left_node->count = losses;
-    (void)wf_mutex_begin(inner(), left_node, (uintptr_t)&selves[3]);
+    selves[1].owned_locks = &inner()->owned;
+    abandoned_node = wf_alloc_zeroed(1, sizeof(*abandoned_node));
+    wf_node_init(abandoned_node, &selves[3]);
+    abandoned_node->count = losses;
+    (void)wf_mutex_begin(inner(), abandoned_node, (uintptr_t)&selves[3]);
 }
 
-static void start_with_one_left(void)
+static void start_with_abandoned(void)
 {
-    leave_one(0);
+    add_abandoned(0);
 }
 
-/* It was too late before: the mutex will be handed over. */
-static void start_with_one_left_too_late(void)
+/* It lost a race before: it will get the mutex by hand-off. */
+static void start_with_abandoned_handoff(void)
 {
-    leave_one(WF_MUTEX_LOSSES_MAX);
+    add_abandoned(WF_MUTEX_LOSSES_MAX);
 }
 
 static void check(void)
@@ -86,10 +87,10 @@ static void check(void)
         MODEL_REQUIRE(inner()->queue.first == NULL);
     }
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        MODEL_REQUIRE(selves[i].held == NULL);
+        MODEL_REQUIRE(selves[i].owned_locks == NULL);
     }
     wf_free(mutex);
-    wf_free(left_node);
+    wf_free(abandoned_node);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
@@ -123,7 +124,7 @@ static void lock_cancelled(void)
         add_one();
         MODEL_REQUIRE(weft_mutex_unlock(mutex) == 0);
     } else {
-        locked--; /* no step of the model: read after all */
+        locked--; /* not a step of the model: read after all threads */
     }
 }
 
@@ -153,73 +154,73 @@ static void unlock(void)
     MODEL_REQUIRE(weft_mutex_unlock(mutex) == 0);
 }
 
-static void abandon_left(void)
+static void abandon_node(void)
 {
-    left_node->parting.forget(&left_node->parting);
-    struct wf_wait_node *node = left_node;
-    left_node = NULL;
+    abandoned_node->hook.abandon(&abandoned_node->hook);
+    struct wf_wait_node *node = abandoned_node;
+    abandoned_node = NULL;
     wf_free(node);
 }
 
 static const struct model_test tests[] = {
-    {.name = "two lock",
+    {.name = "two locks",
      .setup = start,
      .threads = {lock_once, lock_once},
      .names = {"first", "second"},
      .bound = {0, 0, 5}, /* four preemptions under view */
      .check = check},
-    {.name = "one tries",
+    {.name = "lock races try_lock",
      .setup = start,
      .threads = {lock_once, try_once},
      .names = {"locks", "tries"},
      .bound = {0, 5, 4}, /* four preemptions under tso, three under view */
      .check = check,
      .is_slow = 1},
-    {.name = "a foreign thread locks",
-     .setup = start_foreign,
+    {.name = "lock races lock of a thread",
+     .setup = start_thread,
      .threads = {lock_once, lock_once},
      .names = {"thread", "task"},
      .bound = {4, 3, 2}, /* three preemptions, two under tso, one under view */
      .check = check},
-    {.name = "the last frees it",
+    {.name = "last holder of two frees it",
      .setup = start_users,
      .threads = {lock_and_free, lock_and_free},
      .names = {"first", "second"},
      .bound = {0, 5, 5}, /* four preemptions */
      .check = check},
-    {.name = "one is cancelled",
+    {.name = "cancel races two locks",
      .setup = start,
      .threads = {lock_cancelled, lock_once, cancel_first},
      .names = {"cancelled", "locks", "canceller"},
      .bound = {4, 3, 2}, /* three, two and one preemptions */
      .check = check},
-    {.name = "a chance for one that never runs again",
-     .setup = start_with_one_left,
-     .threads = {lock_once, unlock, abandon_left},
+    {.name = "abandoned woken waiter wakes the next",
+     .setup = start_with_abandoned,
+     .threads = {lock_once, unlock, abandon_node},
      .names = {"locks", "unlocks", "closer"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "handed over to one that never runs again",
-     .setup = start_with_one_left_too_late,
-     .threads = {lock_once, unlock, abandon_left},
+    {.name = "abandoned waiter passes the hand-off on",
+     .setup = start_with_abandoned_handoff,
+     .threads = {lock_once, unlock, abandon_node},
      .names = {"locks", "unlocks", "closer"},
-     .bound = {3, 2, 2}, /* as above */
+     .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "three lock",
+    {.name = "three locks",
      .setup = start_three,
      .threads = {lock_once, lock_once, lock_once},
      .names = {"first", "second", "third"},
      .bound = {4, 2, 1}, /* three preemptions, one under tso, none under view */
      .check = check,
      .is_slow = 1},
-    {.name = "the last of three frees it",
+    {.name = "last holder of three frees it",
      .setup = start_three_users,
      .threads = {lock_and_free, lock_and_free, lock_and_free},
      .names = {"first", "second", "third"},
-     .bound = {4, 2, 1}, /* as above */
+     .bound = {4, 2, 1}, /* three preemptions, one under tso, none under view */
      .check = check,
      .is_slow = 1},
-    {.name = "one of three is cancelled",
+    {.name = "cancel races three locks",
      .setup = start_three,
      .threads = {lock_cancelled, lock_once, lock_once, cancel_first},
      .names = {"cancelled", "locks", "locks too", "canceller"},

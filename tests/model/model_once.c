@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/once.c one of those who come at once does it, the others wait and see what
- *         it did; if it fails, one of them does it in its turn; and a turn that was given to one
- *         who is cancelled, or never runs again, is not lost; in every order of steps under every
- *         memory model.
- * Method: what is done is plain, so that two who do it, or one who does not see it, are a race.  A
- *         turn that is lost is a deadlock.  Each call that was not cancelled must end, and it is
- *         done in the end, by one.  What a value points at is plain, too.
+ * Goal:   with src/sync/once.c one of several concurrent callers runs the function, the others wait
+ *         and see its writes; if it fails, one of the waiters runs it in its turn; and a turn that
+ *         was given to a waiter that is cancelled, or never runs again, is not lost; in every order
+ *         of steps under every memory model.
+ * Method: the function writes plain data, so that two runners, or a caller that does not see its
+ *         writes, are a race.  A lost turn is a deadlock.  Each call that was not cancelled must
+ *         end, and the function has succeeded once in the end.  The target of a value is plain,
+ *         too.
  *         Keeps part of behaviour 53.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 
 static weft_once *once;
-static unsigned tries;                 /* plain: of the one whose turn it is */
-static unsigned done;                  /* plain: the same */
-static struct wf_wait_node *left_node; /* of a task that never runs again */
-static struct wf_wait_node *turn_node; /* of one whose turn it is, which never runs again */
+static unsigned tries;                      /* plain: written by the running caller */
+static unsigned done;                       /* plain: written by the running caller */
+static struct wf_wait_node *abandoned_node; /* of a task that never runs again */
+static struct wf_wait_node *turn_node;      /* of a task that has the turn and never runs again */
 
-/* Of a call by weft_fail, which is not modelled. */
+/* For a call of weft_fail, which is not modelled. */
 void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
 {
     (void)cleanup;
@@ -47,14 +48,14 @@ static void start(void)
     once = wf_alloc_zeroed(1, sizeof(*once));
     tries = 0;
     done = 0;
-    left_node = NULL;
+    abandoned_node = NULL;
     turn_node = NULL;
 }
 
-static void start_foreign(void)
+static void start_thread(void)
 {
     start();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
 static struct wf_wait_node *begin(unsigned thread)
@@ -66,13 +67,14 @@ static struct wf_wait_node *begin(unsigned thread)
     return node;
 }
 
-/* It is the turn of one that does not exist, and thread 3, which does not exist either, waits. */
-static void start_with_one_left(void)
+/* The turn belongs to a task that does not exist, and thread 3, which does not exist either,
+ * waits. */
+static void start_with_abandoned(void)
 {
     start();
     turn_node = begin(2);
-    left_node = begin(3);
-    left_node->result = 0;
+    abandoned_node = begin(3);
+    abandoned_node->result = 0;
 }
 
 static void check(void)
@@ -81,15 +83,15 @@ static void check(void)
     MODEL_REQUIRE(is_done());
     MODEL_REQUIRE(inner()->queue.first == NULL);
     wf_free(once);
-    wf_free(left_node);
+    wf_free(abandoned_node);
     wf_free(turn_node);
 }
 
-/* Each of those who came was cancelled, perhaps. */
+/* Each caller may have been cancelled. */
 static void check_cancelled(void)
 {
     MODEL_REQUIRE(done == (is_done() ? 1 : 0));
-    MODEL_REQUIRE(wf_load_relaxed(&inner()->word) == 0 || is_done()); /* nobody's turn */
+    MODEL_REQUIRE(wf_load_relaxed(&inner()->word) == 0 || is_done()); /* no caller has the turn */
     MODEL_REQUIRE(inner()->queue.first == NULL);
     wf_free(once);
 }
@@ -118,7 +120,7 @@ static void do_once(void)
     MODEL_REQUIRE(wf_plain_load(&done) == 1);
 }
 
-static void ask(void)
+static void ask_if_done(void)
 {
     if (is_done()) {
         MODEL_REQUIRE(wf_plain_load(&done) == 1);
@@ -134,7 +136,7 @@ static void fail_once(void)
     }
 }
 
-/* One who was handed the turn takes it, cancelled or not. */
+/* A waiter that was given the turn takes it, cancelled or not. */
 static void do_cancelled(void)
 {
     const intptr_t rc = weft_once_do(once, succeed, NULL);
@@ -155,10 +157,10 @@ static void give_up_turn(void)
     turn_node->pass_on(turn_node);
 }
 
-/* ---- a value that is set once --------------------------------------------------------------- */
+/* ---- cells ---------------------------------------------------------------------------------- */
 
 static weft_cell *cell;
-static unsigned content; /* plain: what the value points at; of the one whose turn it is */
+static unsigned content; /* plain: the target of the value; written by the running caller */
 static unsigned set_by_us;
 
 static void start_cell(void)
@@ -169,7 +171,7 @@ static void start_cell(void)
     set_by_us = 0;
 }
 
-/* As weft_cell_get, which is inline; the model's words are no words. */
+/* As weft_cell_get, which is inline and does not use the model's atomics. */
 static void get(void)
 {
     const unsigned *value = wf_load_acquire(&((struct wf_cell *)(void *)cell)->value);
@@ -192,14 +194,15 @@ static void make(void)
     MODEL_REQUIRE(wf_plain_load((unsigned *)value) == 1);
 }
 
-static void bring(void)
+static void set_value(void)
 {
     unsigned *own = wf_alloc_zeroed(1, sizeof(*own));
     wf_plain_store(own, 1);
     const int rc = weft_cell_set(cell, own);
     MODEL_REQUIRE(rc == 0 || rc == -EEXIST);
     if (rc == 0) {
-        wf_plain_store(&set_by_us, wf_plain_load(&set_by_us) + 1); /* one only: or it is a race */
+        /* only one setter: otherwise a race */
+        wf_plain_store(&set_by_us, wf_plain_load(&set_by_us) + 1);
     } else {
         wf_free(own);
     }
@@ -217,83 +220,83 @@ static void check_cell(void)
     wf_free(cell);
 }
 
-static void abandon_left(void)
+static void abandon_node(void)
 {
-    left_node->parting.forget(&left_node->parting);
-    struct wf_wait_node *node = left_node;
-    left_node = NULL;
+    abandoned_node->hook.abandon(&abandoned_node->hook);
+    struct wf_wait_node *node = abandoned_node;
+    abandoned_node = NULL;
     wf_free(node);
 }
 
 static const struct model_test tests[] = {
-    {.name = "two come at once",
+    {.name = "two callers",
      .setup = start,
      .threads = {do_once, do_once},
      .names = {"first", "second"},
      .check = check},
-    {.name = "one asks",
+    {.name = "caller races is_done",
      .setup = start,
-     .threads = {do_once, ask},
-     .names = {"does", "asks"},
+     .threads = {do_once, ask_if_done},
+     .names = {"caller", "is_done"},
      .check = check},
-    {.name = "a foreign thread comes",
-     .setup = start_foreign,
+    {.name = "caller races a thread",
+     .setup = start_thread,
      .threads = {do_once, do_once},
      .names = {"thread", "task"},
      .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "one fails",
+    {.name = "failing caller passes the turn on",
      .setup = start,
      .threads = {fail_once, do_once},
-     .names = {"fails", "does"},
+     .names = {"failing", "caller"},
      .check = check},
-    {.name = "one fails and a foreign thread comes",
-     .setup = start_foreign,
+    {.name = "failing caller passes the turn to a thread",
+     .setup = start_thread,
      .threads = {do_once, fail_once},
-     .names = {"thread", "fails"},
-     .bound = {0, 0, 4}, /* as above */
+     .names = {"thread", "failing"},
+     .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "one is cancelled as the other fails",
+    {.name = "cancel races a failing caller",
      .setup = start,
      .threads = {do_cancelled, fail_once, cancel_first},
-     .names = {"cancelled", "fails", "canceller"},
+     .names = {"cancelled", "failing", "canceller"},
      .bound = {0, 0, 2}, /* one preemption under view */
      .check = check_cancelled},
-    {.name = "a turn of one that never runs again",
-     .setup = start_with_one_left,
-     .threads = {do_once, give_up_turn, abandon_left},
-     .names = {"does", "gives up", "closer"},
+    {.name = "abandoned waiter passes the turn on",
+     .setup = start_with_abandoned,
+     .threads = {do_once, give_up_turn, abandon_node},
+     .names = {"caller", "abandons", "closer"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "two bring a value",
+    {.name = "cell set races set",
      .setup = start_cell,
-     .threads = {bring, bring},
+     .threads = {set_value, set_value},
      .names = {"first", "second"},
      .check = check_cell},
-    {.name = "one brings a value, one makes it, and one looks",
+    {.name = "cell set races make and get",
      .setup = start_cell,
-     .threads = {bring, make, get},
-     .names = {"brings", "makes", "looks"},
+     .threads = {set_value, make, get},
+     .names = {"sets", "makes", "gets"},
      .bound = {3, 1, 2}, /* two preemptions, none under tso, one under view */
      .check = check_cell},
-    {.name = "two come, and one asks",
+    {.name = "two callers race is_done",
      .setup = start,
-     .threads = {do_once, do_once, ask},
-     .names = {"first", "second", "asks"},
+     .threads = {do_once, do_once, ask_if_done},
+     .names = {"first", "second", "is_done"},
      .bound = {3, 1, 2}, /* two preemptions, none under tso, one under view */
      .check = check},
-    {.name = "three come at once",
+    {.name = "three callers",
      .setup = start,
      .threads = {do_once, do_once, do_once},
      .names = {"first", "second", "third"},
      .bound = {3, 1, 1}, /* two preemptions, else none */
      .check = check,
      .is_slow = 1},
-    {.name = "one of three fails",
+    {.name = "failing caller passes the turn to one of two",
      .setup = start,
      .threads = {fail_once, do_once, do_once},
-     .names = {"fails", "does", "does too"},
-     .bound = {3, 1, 1}, /* as above */
+     .names = {"failing", "caller", "caller 2"},
+     .bound = {3, 1, 1}, /* two preemptions, else none */
      .check = check,
      .is_slow = 1},
 };

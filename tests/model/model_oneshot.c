@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/oneshot.c a value that was sent is received once or kept, whoever waits is
- *         woken by the value or by the close, and nobody touches a oneshot or a wait that is gone,
- *         in every order of steps under every memory model.
+ * Goal:   with src/sync/oneshot.c a sent value is received once or kept, a waiting receiver is
+ *         woken by the value or by the close, and no thread touches a freed oneshot or wait, in
+ *         every order of steps under every memory model.
  * Method: the value points to plain data that the sender wrote.  The oneshot comes from the
- *         checker's heap and is freed as soon as the receiver has what it waited for: a late touch
- *         is a use after free.  A lost wake-up is a deadlock.
+ *         checker's heap and is freed as soon as the receiver has its result: a late access is a
+ *         use after free.  A lost wake-up is a deadlock.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 #include "sync/chan.h"
 
 static weft_oneshot *oneshot;
-static int letters[MODEL_THREADS_MAX]; /* plain: written by thread i before it sends */
-static unsigned sent;                  /* no steps of the model: read after all */
+static int payloads[MODEL_THREADS_MAX]; /* plain: written by thread i before it sends */
+static unsigned sent;                   /* not a step of the model: read after all threads */
 static unsigned received;
 
 void wf_task_wake_on(struct wf_worker *worker, struct weft_task *task)
@@ -33,23 +33,23 @@ static void start(void)
     sent = 0;
     received = 0;
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        letters[i] = 0;
+        payloads[i] = 0;
     }
 }
 
-static void start_foreign_receiver(void)
+static void start_thread_receiver(void)
 {
     start();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
-static void start_foreign_sender(void)
+static void start_thread_sender(void)
 {
     start();
-    is_foreign[1] = true;
+    is_thread[1] = true;
 }
 
-/* What was sent and not received is there still. */
+/* A value that was sent and not received is still there. */
 static void check(void)
 {
     if (oneshot != NULL) {
@@ -65,7 +65,7 @@ static void check(void)
 /* [thread 1 or 2] */
 static int send(void)
 {
-    int *letter = &letters[model_thread()];
+    int *letter = &payloads[model_thread()];
     wf_plain_store(letter, 1);
     const int rc = weft_oneshot_send(oneshot, letter);
     sent += rc == 0 ? 1 : 0;
@@ -107,7 +107,7 @@ static void receive_and_free(void)
     wf_free(old);
 }
 
-/* A close ends it, and nobody sends any more. */
+/* A close ends the wait, and no thread sends afterwards. */
 static void receive_close_and_free(void)
 {
     weft_oneshot *old = oneshot;
@@ -116,15 +116,15 @@ static void receive_close_and_free(void)
     wf_free(old);
 }
 
-/* As a future does, which asks and is woken; the waiter goes as soon as it knows. */
-static int receive_by_asking(void)
+/* As a future does: it polls and is woken; the waiter is freed as soon as the result is known. */
+static int receive_by_polling(void)
 {
     struct weft_task *self = wf_task_self();
     struct wf_waiter *waiter = wf_alloc_zeroed(1, sizeof(*waiter));
     void *value = NULL;
     wf_waiter_init(waiter, self);
     int rc = wf_oneshot_begin(oneshot, waiter, &value);
-    while (rc == -EINPROGRESS) { /* each turn but the last has been woken */
+    while (rc == -EINPROGRESS) { /* each iteration except the last was woken */
         if (wf_task_interrupted(self) != 0) {
             wf_oneshot_abandon(oneshot);
             rc = -ECANCELED;
@@ -141,17 +141,17 @@ static int receive_by_asking(void)
     return rc;
 }
 
-static void ask_and_free(void)
+static void poll_and_free(void)
 {
     weft_oneshot *old = oneshot;
-    MODEL_REQUIRE(receive_by_asking() == 0);
+    MODEL_REQUIRE(receive_by_polling() == 0);
     oneshot = NULL;
     wf_free(old);
 }
 
-static void ask_cancelled(void)
+static void poll_cancelled(void)
 {
-    const int rc = receive_by_asking();
+    const int rc = receive_by_polling();
     MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
 }
 
@@ -172,7 +172,7 @@ static void try_it(void)
     }
 }
 
-/* Who was cancelled does not wait any more. */
+/* A cancelled receiver does not wait. */
 static void receive_cancelled(void)
 {
     const int rc = receive();
@@ -182,7 +182,7 @@ static void receive_cancelled(void)
     }
 }
 
-/* Another one waits, or has it. */
+/* Another receiver waits, or has the value. */
 static void receive_too(void)
 {
     const int rc = receive();
@@ -200,76 +200,76 @@ static void cancel_first(void)
 }
 
 static const struct model_test tests[] = {
-    {.name = "a value",
+    {.name = "send races recv",
      .setup = start,
      .threads = {receive_it, send_it},
      .names = {"receiver", "sender"},
      .check = check},
-    {.name = "a try",
+    {.name = "send races try_recv",
      .setup = start,
      .threads = {try_it, send_it},
      .names = {"tries", "sender"},
      .check = check},
-    {.name = "the receiver frees it",
+    {.name = "send races recv, the receiver frees it",
      .setup = start,
      .threads = {receive_and_free, send_it},
      .names = {"receiver", "sender"},
      .check = check},
-    {.name = "a foreign thread receives and frees it",
-     .setup = start_foreign_receiver,
+    {.name = "send races recv of a thread that frees it",
+     .setup = start_thread_receiver,
      .threads = {receive_and_free, send_it},
      .names = {"thread", "sender"},
      .check = check},
-    {.name = "a foreign thread sends, the receiver frees it",
-     .setup = start_foreign_sender,
+    {.name = "send of a thread races recv that frees it",
+     .setup = start_thread_sender,
      .threads = {receive_and_free, send_it},
      .names = {"receiver", "thread"},
      .check = check},
-    {.name = "a future receives and frees it",
+    {.name = "send races a future that frees it",
      .setup = start,
-     .threads = {ask_and_free, send_it},
+     .threads = {poll_and_free, send_it},
      .names = {"future", "sender"},
      .check = check},
-    {.name = "a foreign thread sends to a future, which frees it",
-     .setup = start_foreign_sender,
-     .threads = {ask_and_free, send_it},
+    {.name = "send of a thread races a future that frees it",
+     .setup = start_thread_sender,
+     .threads = {poll_and_free, send_it},
      .names = {"future", "thread"},
      .check = check},
-    {.name = "a future is dropped",
+    {.name = "send races a future that is dropped",
      .setup = start,
-     .threads = {ask_cancelled, send_it, cancel_first},
+     .threads = {poll_cancelled, send_it, cancel_first},
      .names = {"future", "sender", "canceller"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "a close, and the receiver frees it",
+    {.name = "close races recv, the receiver frees it",
      .setup = start,
      .threads = {receive_close_and_free, close_it},
      .names = {"receiver", "closer"},
      .check = check},
-    {.name = "a close by a foreign thread",
-     .setup = start_foreign_sender,
+    {.name = "close by a thread races recv",
+     .setup = start_thread_sender,
      .threads = {receive_close_and_free, close_it},
      .names = {"receiver", "closer"},
      .check = check},
-    {.name = "a close against a send",
+    {.name = "close races send and recv",
      .setup = start,
      .threads = {receive_closed, send_or_not, close_it},
      .names = {"receiver", "sender", "closer"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "a cancel against a send",
+    {.name = "cancel races send and recv",
      .setup = start,
      .threads = {receive_cancelled, send_it, cancel_first},
      .names = {"receiver", "sender", "canceller"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "two send",
+    {.name = "two sends race recv",
      .setup = start,
      .threads = {receive_it, send_or_not, send_or_not},
      .names = {"receiver", "sender 1", "sender 2"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "two receive",
+    {.name = "two recvs race send",
      .setup = start,
      .threads = {receive_too, send_it, receive_too},
      .names = {"receiver 1", "sender", "receiver 2"},

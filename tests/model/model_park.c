@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   src/os/park.c never loses a wake and never makes one up, in every order of steps under
- *         every memory model.
- * Method: a sleeper waits for plain data that wakers write before they unpark: a lost wake is a
+ * Goal:   src/os/park.c never loses an unpark and never returns without one, in every order of
+ *         steps under every memory model.
+ * Method: a sleeper waits for plain data that wakers write before they unpark: a lost unpark is a
  *         deadlock, a missing edge a race.  Keeps S4.26; behaviour 12.
  */
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "os/os.h"
 
 static struct wf_parker parker;
-static WF_ATOMIC(int) rounds; /* how many wakers have spoken */
+static WF_ATOMIC(int) rounds; /* number of wakers that have unparked */
 static int data[2];
 static int result;
 
@@ -35,7 +35,7 @@ static void wake_once(void)
     wf_parker_unpark(&parker);
 }
 
-/* Two wakers may come as one wake, so the sleeper goes by what they count. */
+/* Two unparks may count as one, so the sleeper uses the wakers' counter. */
 static void sleep_until_two(void)
 {
     while (wf_load_acquire(&rounds) < 2) {
@@ -61,7 +61,7 @@ static void wake_second(void)
     wake_of(1);
 }
 
-/* A wake that comes with the deadline is either reported or kept for the next park. */
+/* An unpark at the deadline is either reported or kept for the next park. */
 static void sleep_with_deadline(void)
 {
     result = wf_parker_park(&parker, 1);
@@ -72,76 +72,84 @@ static void sleep_with_deadline(void)
     MODEL_REQUIRE(wf_plain_load(&data[0]) == 1);
 }
 
-/* ---- in a berth ------------------------------------------------------------------------------ */
+/* ---- parking in the driver ------------------------------------------------------------------- */
 
-/* As an eventfd: counts calls, and the wait ends by any that it has not seen. */
-static struct calls {
-    struct wf_berth berth;
+/* As an eventfd: counts wake-ups, and the wait ends at any that it has not seen. */
+static struct wakeups {
     wf_atomic_u32 count;
     uint32_t seen;
-} calls;
+} wakeups;
 
-static void wait_for_call(struct wf_berth *berth, int64_t deadline_ns)
+static void driver_wait(int64_t deadline_ns)
 {
-    (void)berth;
-    uint32_t count = wf_load_acquire(&calls.count);
-    while (count == calls.seen && wf_futex_wait(&calls.count, count, deadline_ns) != -ETIMEDOUT) {
-        count = wf_load_acquire(&calls.count);
+    uint32_t count = wf_load_acquire(&wakeups.count);
+    while (count == wakeups.seen &&
+           wf_futex_wait(&wakeups.count, count, deadline_ns) != -ETIMEDOUT) {
+        count = wf_load_acquire(&wakeups.count);
     }
-    calls.seen = count;
+    wakeups.seen = count;
 }
 
-static void call(struct wf_berth *berth)
+static void wake_driver(void)
 {
-    (void)berth;
-    (void)wf_fetch_add_release(&calls.count, 1);
-    (void)wf_futex_wake(&calls.count, 1);
+    (void)wf_fetch_add_release(&wakeups.count, 1);
+    (void)wf_futex_wake(&wakeups.count, 1);
 }
 
-static void start_with_berth(void)
+/* As wf_driver_park. */
+static int park_away(int64_t deadline_ns)
+{
+    if (!wf_parker_begin_away(&parker)) {
+        return 0;
+    }
+    driver_wait(deadline_ns);
+    return wf_parker_end_away(&parker);
+}
+
+static void start_with_driver(void)
 {
     start();
-    calls = (struct calls){.berth = {wait_for_call, call}};
+    wakeups = (struct wakeups){.seen = 0};
 }
 
-static void wake_wherever(void)
+static void wake_anywhere(void)
 {
     wf_plain_store(&data[0], 1);
     if (wf_parker_unpark(&parker)) {
-        call(&calls.berth);
+        wake_driver();
     }
 }
 
-static void wake_second_wherever(void)
+static void wake_second_anywhere(void)
 {
     wf_plain_store(&data[1], 1);
     (void)wf_fetch_add_release(&rounds, 1);
     if (wf_parker_unpark(&parker)) {
-        call(&calls.berth);
+        wake_driver();
     }
 }
 
-static void wake_first_wherever(void)
+static void wake_first_anywhere(void)
 {
     wf_plain_store(&data[0], 1);
     (void)wf_fetch_add_release(&rounds, 1);
     if (wf_parker_unpark(&parker)) {
-        call(&calls.berth);
+        wake_driver();
     }
 }
 
-/* Back without a wake it goes again; a wake is not made up. */
-static void sleep_in_berth(void)
+/* Returned without an unpark it parks again; it never reports an unpark that did not happen. */
+static void sleep_in_driver(void)
 {
-    while (wf_parker_park_in(&parker, &calls.berth, WF_FOREVER) != 0) {
+    while (park_away(WF_FOREVER) != 0) {
     }
     MODEL_REQUIRE(wf_plain_load(&data[0]) == 1);
 }
 
-/* News of its own ends the sleep at the same time: the wake is reported or kept. */
-static void sleep_in_berth_with_deadline(void)
+/* An event ends the park at the same time: the unpark is reported or kept. */
+static void sleep_in_driver_with_deadline(void)
 {
-    int rc = wf_parker_park_in(&parker, &calls.berth, 1);
+    int rc = park_away(1);
     MODEL_REQUIRE(rc == 0 || rc == -ETIMEDOUT);
     if (rc == -ETIMEDOUT) {
         MODEL_REQUIRE(wf_parker_park(&parker, WF_FOREVER) == 0);
@@ -149,10 +157,10 @@ static void sleep_in_berth_with_deadline(void)
     MODEL_REQUIRE(wf_plain_load(&data[0]) == 1);
 }
 
-static void sleep_in_berth_until_two(void)
+static void sleep_in_driver_until_two(void)
 {
     while (wf_load_acquire(&rounds) < 2) {
-        (void)wf_parker_park_in(&parker, &calls.berth, WF_FOREVER);
+        (void)park_away(WF_FOREVER);
     }
     MODEL_REQUIRE(wf_plain_load(&data[0]) == 1 && wf_plain_load(&data[1]) == 1);
 }
@@ -163,41 +171,41 @@ static void check_empty(void)
 }
 
 static const struct model_test tests[] = {
-    {.name = "one wake",
+    {.name = "unpark races park",
      .setup = start,
      .threads = {sleep_once, wake_once},
      .names = {"sleeper", "waker"},
      .check = check_empty},
-    {.name = "one wake, spurious returns",
+    {.name = "unpark races park with spurious returns",
      .setup = start,
      .threads = {sleep_once, wake_once},
      .names = {"sleeper", "waker"},
      .check = check_empty,
      .spurious_wakes = 2},
-    {.name = "a wake at the deadline",
+    {.name = "unpark at the deadline",
      .setup = start,
      .threads = {sleep_with_deadline, wake_once},
      .names = {"sleeper", "waker"},
      .check = check_empty},
-    {.name = "two wakers",
+    {.name = "two unparks race park",
      .setup = start,
      .threads = {sleep_until_two, wake_first, wake_second},
      .names = {"sleeper", "waker 1", "waker 2"},
      .spurious_wakes = 1},
-    {.name = "one wake, in a berth",
-     .setup = start_with_berth,
-     .threads = {sleep_in_berth, wake_wherever},
+    {.name = "unpark races park in the driver",
+     .setup = start_with_driver,
+     .threads = {sleep_in_driver, wake_anywhere},
      .names = {"sleeper", "waker"},
      .check = check_empty,
      .spurious_wakes = 1},
-    {.name = "a wake at the deadline, in a berth",
-     .setup = start_with_berth,
-     .threads = {sleep_in_berth_with_deadline, wake_wherever},
+    {.name = "unpark at the deadline of a park in the driver",
+     .setup = start_with_driver,
+     .threads = {sleep_in_driver_with_deadline, wake_anywhere},
      .names = {"sleeper", "waker"},
      .check = check_empty},
-    {.name = "two wakers, in a berth",
-     .setup = start_with_berth,
-     .threads = {sleep_in_berth_until_two, wake_first_wherever, wake_second_wherever},
+    {.name = "two unparks race park in the driver",
+     .setup = start_with_driver,
+     .threads = {sleep_in_driver_until_two, wake_first_anywhere, wake_second_anywhere},
      .names = {"sleeper", "waker 1", "waker 2"},
      .spurious_wakes = 1},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a fault handler that looks for a stack in src/fiber/registry.c never touches a slab that
- *         was freed, and finds one that stays, in every order of steps under every memory model.
+ * Goal:   a fault handler that searches for a stack in src/fiber/registry.c never touches a freed
+ *         slab, and finds one that stays, in every order of steps under every memory model.
  * Method: a reader walks the list while another thread adds, or removes and frees: a slab read
  *         after it was freed, or freed while it is read, fails the run.
  */
@@ -39,7 +39,7 @@ static void drop(int index)
 
 static void start_two(void)
 {
-    /* A run that was given up may have left it in any state. */
+    /* An abandoned run may have left it in any state. */
     wf_slab_registry = (struct wf_slab_registry){.lock = {.rank = WF_RANK_SLAB_LIST}};
     slabs[2] = slabs[3] = NULL;
     add(0);
@@ -64,8 +64,8 @@ static void find_last(void)
     MODEL_REQUIRE(place.low == memory[0]);
 }
 
-/* What is being removed may be found or not, but never half. */
-static void find_vanishing(void)
+/* A slab that is being removed may be found or not, but never partially. */
+static void find_removed(void)
 {
     struct wf_stack_place place = {.low = NULL};
     bool is_found = wf_stack_find(memory[1], &place);
@@ -93,7 +93,7 @@ static void add_one(void)
     add(2);
 }
 
-/* A new slab whose neighbour in front came and went: only the removal leads to it. */
+/* A new slab whose neighbour in front was added and removed: only the removal leads to it. */
 static void add_two_remove_one(void)
 {
     add(2);
@@ -101,7 +101,7 @@ static void add_two_remove_one(void)
     drop(3);
 }
 
-/* A middle one goes, and the first one stays. */
+/* A middle slab is removed, and the first one stays. */
 static void add_one_remove_middle(void)
 {
     add(2);
@@ -109,48 +109,48 @@ static void add_one_remove_middle(void)
 }
 
 static const struct model_test tests[] = {
-    {.name = "the first slab goes",
+    {.name = "find races removal of the first slab",
      .setup = start_two,
      .threads = {find_last, remove_first},
      .names = {"handler", "remover"},
      .check = check},
-    {.name = "the last slab goes",
+    {.name = "find races removal of the last slab",
      .setup = start_two,
      .threads = {find_nothing, remove_last},
      .names = {"handler", "remover"},
      .check = check},
-    {.name = "the slab that is looked for goes",
+    {.name = "find races removal of the found slab",
      .setup = start_two,
-     .threads = {find_vanishing, remove_first},
+     .threads = {find_removed, remove_first},
      .names = {"handler", "remover"},
      .check = check},
-    {.name = "a slab comes",
+    {.name = "find races an add",
      .setup = start_two,
      .threads = {find_last, add_one},
      .names = {"handler", "adder"},
      .check = check},
-    {.name = "a slab comes behind one that goes",
+    {.name = "find races two adds and a removal between",
      .setup = start_two,
      .threads = {find_nothing, add_two_remove_one},
      .names = {"handler", "adder"},
      .check = check},
-    {.name = "a slab comes, the one behind it goes",
+    {.name = "find races an add and a removal behind it",
      .setup = start_two,
      .threads = {find_last, add_one_remove_middle},
      .names = {"handler", "adder"},
      .check = check},
-    {.name = "both slabs go",
+    {.name = "two removals race",
      .setup = start_two,
      .threads = {remove_first, remove_last},
      .names = {"remover 1", "remover 2"},
      .check = check},
-    {.name = "two handlers, the first slab goes",
+    {.name = "two finds race removal of the first slab",
      .setup = start_two,
      .threads = {find_last, find_nothing, remove_first},
      .names = {"handler 1", "handler 2", "remover"},
      .check = check,
      .is_slow = 1},
-    {.name = "both slabs go under a handler",
+    {.name = "find races two removals",
      .setup = start_two,
      .threads = {remove_first, remove_last, find_nothing},
      .names = {"remover 1", "remover 2", "handler"},

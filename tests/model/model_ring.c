@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   src/queue/ring.c hands out every item exactly once, with its contents, in every order of
+ * Goal:   src/queue/ring.c returns every item exactly once, with its contents, in every order of
  *         steps under every memory model.
  * Method: a ring of 4 slots with 8-bit positions that start just before they wrap.  An owner and
  *         one or two thieves with rings of their own; items carry a plain payload.
- *         Keeps S4.10-S4.14, behaviour 4; part of S4.9, part of behaviours 1-3, 5 and 6, which want
- *         256 slots, 32-bit positions, eight thieves and ten million rounds.
+ *         Keeps S4.10-S4.14, behaviour 4; part of S4.9, part of behaviours 1-3, 5 and 6, which
+ *         require 256 slots, 32-bit positions, eight thieves and ten million iterations.
  */
 #include "model/ledger.h"
 #include "queue/queue.h"
@@ -76,7 +76,7 @@ static void start_full(void)
     pushed = 4;
 }
 
-/* Whatever is left anywhere, taken once, makes the account complete. */
+/* Takes the items that are left in all rings; then each item must have been taken once. */
 static void check_all(void)
 {
     for (int i = 0; i < RINGS; i++) {
@@ -103,7 +103,8 @@ static void check_all(void)
 static void steal_once(int thief)
 {
     int number = ledger_take(wf_ring_steal(&rings[0], &rings[thief]));
-    /* What came along is older, in order, and still there: nobody steals from the thief here. */
+    /* The other stolen items are older, in order, and still there: no thread steals from the thief
+     * here. */
     for (int older = -1; number >= 0;) {
         int next = ledger_take(wf_ring_pop(&rings[thief]));
         if (next < 0) {
@@ -147,7 +148,7 @@ static void owner_pop_two(void)
     MODEL_REQUIRE(b < 0 || a < b);
 }
 
-/* Goes round the ring: the second push lands in a slot that the thief may be copying. */
+/* Wraps the ring: the second push uses a slot that the thief may be copying. */
 static void owner_pop_push_push(void)
 {
     (void)ledger_take(wf_ring_pop(&rings[0]));
@@ -178,7 +179,7 @@ static void owner_push_pop_push(void)
     pushed = 4;
 }
 
-/* From nearly empty past full: a head moved by overflow, seen with a tail from before. */
+/* From nearly empty past full: a head moved by overflow, seen with an older tail. */
 static void owner_fill_and_overflow(void)
 {
     for (int i = 1; i < 5; i++) {
@@ -211,7 +212,7 @@ static void owner_push_chain(void)
     (void)ledger_take(wf_ring_pop(&rings[0]));
 }
 
-/* All out, and something in again, where the thief may be copying. */
+/* Takes all items, and pushes again, where the thief may be copying. */
 static void owner_take_all(void)
 {
     struct wf_chain chain = {0};
@@ -238,13 +239,13 @@ static void owner_try_push(void)
     }
 }
 
-/* A thief whose own ring is stolen from: the stolen items travel on. */
+/* A thief whose own ring is stolen from: the stolen items are stolen again. */
 static void thief_of_thief(void)
 {
     (void)ledger_take(wf_ring_steal(&rings[1], &rings[2]));
 }
 
-/* What comes along stays in the thief's ring for check(). */
+/* The other stolen items stay in the thief's ring for check(). */
 static void thief_1_keeps(void)
 {
     (void)ledger_take(wf_ring_steal(&rings[0], &rings[1]));
@@ -255,7 +256,7 @@ static void thief_2_keeps(void)
     (void)ledger_take(wf_ring_steal(&rings[0], &rings[2]));
 }
 
-/* One item after the other, by somebody who has no ring. */
+/* Steals one item after the other; it has no ring. */
 static void thief_of_single_items(void)
 {
     const int first = ledger_take(wf_ring_steal_one(&rings[0]));
@@ -263,7 +264,7 @@ static void thief_of_single_items(void)
     MODEL_REQUIRE(second < 0 || second > first);
 }
 
-/* The thief's own ring is full and being stolen from: what it steals refills those very slots. */
+/* The thief's own ring is full and being stolen from: its stolen items refill the same slots. */
 static void start_full_thief(void)
 {
     start_full();
@@ -280,7 +281,7 @@ static void owner_push_one_into_full(void)
     (void)ledger_take(wf_ring_pop(&rings[0]));
 }
 
-static void anybody_counts(void)
+static void count_items(void)
 {
     MODEL_REQUIRE(wf_ring_count(&rings[0]) <= WF_RING_CAPACITY);
 }
@@ -290,29 +291,29 @@ static void anybody_counts(void)
         "owner", "thief 1", "thief 2"                                                              \
     }
 
-/* The small ones first: what they find needs no more. */
+/* The small tests first: they find most failures. */
 static const struct model_test tests[] = {
-    {.name = "push, pop, one thief",
+    {.name = "push and pop, one steal",
      .setup = start_empty,
      .threads = {owner_push_two_pop_two, thief_1},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "push, pop, a thief twice",
+    {.name = "push and pop, two steals of one thief",
      .setup = start_empty,
      .threads = {owner_push_two_pop_two, thief_1_twice},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "once round while stolen from",
+    {.name = "wrap while a thief copies",
      .setup = start_three,
      .threads = {owner_pop_push_push, thief_1},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "once round, a thief of single items",
+    {.name = "wrap while a thief takes single items",
      .setup = start_three,
      .threads = {owner_pop_push_push, thief_of_single_items},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "overflow, a thief of single items",
+    {.name = "overflow while a thief takes single items",
      .setup = start_full,
      .threads = {owner_push_into_full, thief_of_single_items},
      .names = OWNER_THIEVES,
@@ -327,52 +328,52 @@ static const struct model_test tests[] = {
      .threads = {owner_fill_and_overflow, thief_1_keeps},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "a full thief is stolen from",
+    {.name = "steal from a full thief",
      .setup = start_full_thief,
      .threads = {thief_1_keeps, thief_of_thief},
      .names = {"thief 1", "thief 2"},
      .check = check_all},
-    {.name = "batch in while stolen from",
+    {.name = "push_chain behind items while a thief copies",
      .setup = start_three,
      .threads = {owner_push_chain_behind, thief_1_keeps},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "all out while stolen from",
+    {.name = "take_all while a thief copies",
      .setup = start_three,
      .threads = {owner_take_all, thief_1_keeps},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "into a full ring, if there is room",
+    {.name = "try_push into a full ring, one thief",
      .setup = start_full,
      .threads = {owner_try_push, thief_1_keeps},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "batch in, one thief",
+    {.name = "push_chain, one thief",
      .setup = start_empty,
      .threads = {owner_push_chain, thief_1},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "counting meanwhile",
+    {.name = "count during push and pop",
      .setup = start_two,
-     .threads = {owner_push_pop_push, anybody_counts},
+     .threads = {owner_push_pop_push, count_items},
      .names = {"owner", "reader"},
      .check = check_all},
-    {.name = "push, pop, two thieves",
+    {.name = "push and pop, two thieves",
      .setup = start_empty,
      .threads = {owner_push_two_pop_two, thief_1, thief_2},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "last item, two thieves",
+    {.name = "pop of the last item, two thieves",
      .setup = start_two,
      .threads = {owner_pop_two, thief_1, thief_2},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "three items, two thieves",
+    {.name = "pops of three items, two thieves",
      .setup = start_three,
      .threads = {owner_pop_two, thief_1, thief_2},
      .names = OWNER_THIEVES,
      .check = check_all},
-    {.name = "refill while stolen from",
+    {.name = "refill while two thieves copy",
      .setup = start_three,
      .threads = {owner_pop_push, thief_1, thief_2},
      .names = OWNER_THIEVES,
@@ -383,13 +384,13 @@ static const struct model_test tests[] = {
      .names = OWNER_THIEVES,
      .check = check_all,
      .is_slow = 1},
-    {.name = "push, pop, push, two thieves",
+    {.name = "push, pop, push; two thieves",
      .setup = start_two,
      .threads = {owner_push_pop_push, thief_1_keeps, thief_2_keeps},
      .names = OWNER_THIEVES,
      .check = check_all,
      .is_slow = 1},
-    {.name = "a thief is stolen from",
+    {.name = "steal from a thief",
      .setup = start_three,
      .threads = {owner_pop_push, thief_1_keeps, thief_of_thief},
      .names = OWNER_THIEVES,
@@ -397,10 +398,11 @@ static const struct model_test tests[] = {
 };
 
 static const struct model_equivalent equivalents[] = {
-    {"claim: wf_cas_acquire_both(&from->head) -> relaxed",
+    {"ring_claim: wf_cas_acquire_both(&from->head) -> relaxed",
      "only its failure order matters, and C11 wants success to be no weaker"},
     {"wf_ring_count: wf_load_acquire(&ring->head) -> relaxed",
-     "nobody here goes by the count; model_alone does, and a fault shows that it needs it"},
+     "no thread here relies on the count; model_bias does, and a fault shows that it needs the "
+     "order"},
 };
 
 int main(int argc, char **argv)

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/rwlock.c one writes or many read, each sees what was written before, and
- *         nobody is kept waiting by one who is cancelled or never runs again, in every order of
- *         steps under every memory model.
- * Method: what the lock protects is plain, so that a reader beside a writer is a race.  A lost
- *         wake-up is a deadlock.  The lock comes from the checker's heap and is freed by the last
- *         who unlocks it: a later touch is a use after free.
+ * Goal:   with src/sync/rwlock.c one writer or many readers hold the lock, each sees earlier
+ *         writes, and a waiter that is cancelled or never runs again delays no other, in every
+ *         order of steps under every memory model.
+ * Method: the lock protects plain data, so that a reader beside a writer is a race.  A lost wake-up
+ *         is a deadlock.  The lock comes from the checker's heap and is freed by the last holder: a
+ *         later access is a use after free.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 
 static weft_rwlock *rwlock;
 static unsigned sum;         /* plain: under the lock */
-static unsigned users;       /* plain: of those who write; the last frees it */
-static unsigned written;     /* by how many, at the end */
-static unsigned inside;      /* readers that are inside at the end */
-static unsigned reading_now; /* no step of the model */
-static struct wf_wait_node *left_node;
+static unsigned users;       /* plain: written by writers; the last frees it */
+static unsigned written;     /* number of writers that succeed */
+static unsigned inside;      /* readers that hold the lock at the end */
+static unsigned reading_now; /* not a step of the model */
+static struct wf_wait_node *abandoned_node;
 
 static struct wf_rwlock *inner(void)
 {
@@ -31,7 +31,7 @@ static void start(void)
     written = 2;
     inside = 0;
     reading_now = 0;
-    left_node = NULL;
+    abandoned_node = NULL;
 }
 
 static void start_one_writer(void)
@@ -40,10 +40,10 @@ static void start_one_writer(void)
     written = 1;
 }
 
-static void start_foreign(void)
+static void start_thread(void)
 {
     start_one_writer();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
 static void start_users(void)
@@ -52,7 +52,7 @@ static void start_users(void)
     users = 2;
 }
 
-/* Somebody reads, from before the beginning to after the end. */
+/* A reader holds the lock from before the threads until after them. */
 static void start_read(void)
 {
     start();
@@ -62,38 +62,38 @@ static void start_read(void)
 }
 
 /* Thread 3, which does not exist, waits. */
-static void leave_one(bool is_writer)
+static void add_abandoned(bool is_writer)
 {
-    left_node = wf_alloc_zeroed(1, sizeof(*left_node));
-    wf_node_init(left_node, &selves[3]);
-    MODEL_REQUIRE(wf_rwlock_begin(inner(), left_node, is_writer, (uintptr_t)&selves[3]) ==
+    abandoned_node = wf_alloc_zeroed(1, sizeof(*abandoned_node));
+    wf_node_init(abandoned_node, &selves[3]);
+    MODEL_REQUIRE(wf_rwlock_begin(inner(), abandoned_node, is_writer, (uintptr_t)&selves[3]) ==
                   -EINPROGRESS);
 }
 
 static void start_behind_a_writer(void)
 {
     start_read();
-    leave_one(true);
+    add_abandoned(true);
 }
 
-/* Thread 1 writes. */
-static void be_written(void)
+/* Thread 1 holds the lock for writing. */
+static void lock_for_writing(void)
 {
     start();
     wf_store_relaxed(&inner()->word, (uintptr_t)&selves[1] | 2);
-    selves[1].held = &inner()->held;
+    selves[1].owned_locks = &inner()->owned;
 }
 
 static void start_written_with_a_writer_left(void)
 {
-    be_written();
-    leave_one(true);
+    lock_for_writing();
+    add_abandoned(true);
 }
 
 static void start_written_with_a_reader_left(void)
 {
-    be_written();
-    leave_one(false);
+    lock_for_writing();
+    add_abandoned(false);
 }
 
 static void check(void)
@@ -108,10 +108,10 @@ static void check(void)
         MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
     }
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        MODEL_REQUIRE(selves[i].held == NULL);
+        MODEL_REQUIRE(selves[i].owned_locks == NULL);
     }
     wf_free(rwlock);
-    wf_free(left_node);
+    wf_free(abandoned_node);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
@@ -146,8 +146,8 @@ static void try_to_read(void)
     }
 }
 
-/* Somebody reads for ever. */
-static void write_in_vain(void)
+/* A reader holds the lock for ever. */
+static void write_without_success(void)
 {
     MODEL_REQUIRE(weft_rwlock_write(rwlock) == -ECANCELED);
 }
@@ -160,7 +160,7 @@ static void write_cancelled(void)
         add_one();
         MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
     } else {
-        written--; /* no step of the model: read after all */
+        written--; /* not a step of the model: read after all threads */
     }
 }
 
@@ -199,105 +199,105 @@ static void cancel_first(void)
     cancel(0);
 }
 
-static void abandon_left(void)
+static void abandon_node(void)
 {
-    left_node->parting.forget(&left_node->parting);
-    struct wf_wait_node *node = left_node;
-    left_node = NULL;
+    abandoned_node->hook.abandon(&abandoned_node->hook);
+    struct wf_wait_node *node = abandoned_node;
+    abandoned_node = NULL;
     wf_free(node);
 }
 
 static void stop_reading(void)
 {
-    inside--; /* no step of the model */
+    inside--; /* not a step of the model */
     MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
 }
 
 static void read_and_stay(void)
 {
     if (weft_rwlock_try_read(rwlock) == 0) {
-        inside++; /* no step of the model */
+        inside++; /* not a step of the model */
     }
 }
 
 static const struct model_test tests[] = {
-    {.name = "two write",
+    {.name = "two writers",
      .setup = start,
      .threads = {write_once, write_once},
      .names = {"first", "second"},
      .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "one writes, one reads",
+    {.name = "writer races reader",
      .setup = start_one_writer,
      .threads = {write_once, read_once},
      .names = {"writes", "reads"},
-     .bound = {0, 0, 4}, /* as above */
+     .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "one writes, one tries to read",
+    {.name = "writer races try_read",
      .setup = start_one_writer,
      .threads = {write_once, try_to_read},
      .names = {"writes", "tries"},
      .check = check},
-    {.name = "a foreign thread writes",
-     .setup = start_foreign,
+    {.name = "writer thread races reader",
+     .setup = start_thread,
      .threads = {write_once, read_once},
      .names = {"thread", "reads"},
      .bound = {4, 3, 2}, /* three preemptions, two under tso, one under view */
      .check = check},
-    {.name = "the last frees it",
+    {.name = "last holder frees it",
      .setup = start_users,
      .threads = {write_and_free, write_and_free},
      .names = {"first", "second"},
      .bound = {0, 4, 4}, /* three preemptions */
      .check = check},
-    {.name = "one writes, two read",
+    {.name = "writer races two readers",
      .setup = start_one_writer,
      .threads = {write_once, read_once, read_once},
      .names = {"writes", "reads", "reads too"},
      .bound = {4, 2, 1}, /* three preemptions, one under tso, none under view */
      .check = check,
      .is_slow = 1},
-    {.name = "a writer is cancelled",
+    {.name = "cancel of a writer races a writer",
      .setup = start,
      .threads = {write_cancelled, write_once, cancel_first},
      .names = {"cancelled", "writes", "canceller"},
      .bound = {4, 3, 2}, /* three preemptions, two under tso, one under view */
      .check = check},
-    {.name = "a reader is cancelled",
+    {.name = "cancel of a reader races a writer",
      .setup = start_one_writer,
      .threads = {read_cancelled, write_once, cancel_first},
      .names = {"cancelled", "writes", "canceller"},
-     .bound = {4, 3, 2}, /* as above */
+     .bound = {4, 3, 2}, /* three preemptions, two under tso, one under view */
      .check = check},
-    {.name = "a writer in the way is cancelled",
+    {.name = "cancelled waiting writer admits a reader",
      .setup = start_read,
-     .threads = {write_in_vain, read_once, cancel_first},
+     .threads = {write_without_success, read_once, cancel_first},
      .names = {"writer", "reads", "canceller"},
      .bound = {4, 3, 2}, /* three preemptions, two under tso, one under view */
      .check = check},
-    {.name = "a writer in the way never runs again",
+    {.name = "abandoned waiting writer admits a reader",
      .setup = start_behind_a_writer,
-     .threads = {read_once, abandon_left},
+     .threads = {read_once, abandon_node},
      .names = {"reads", "closer"},
      .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check},
-    {.name = "one stops to read, one begins, a writer leaves",
+    {.name = "abandoned writer, one reader leaves, one comes",
      .setup = start_behind_a_writer,
-     .threads = {stop_reading, read_and_stay, abandon_left},
+     .threads = {stop_reading, read_and_stay, abandon_node},
      .names = {"stops", "begins", "leaves"},
      .bound = {0, 4, 3}, /* three preemptions under tso, two under view */
      .check = check},
-    {.name = "let in, a writer never runs again",
+    {.name = "abandoned granted writer passes the lock on",
      .setup = start_written_with_a_writer_left,
-     .threads = {write_once, stop_writing, abandon_left},
+     .threads = {write_once, stop_writing, abandon_node},
      .names = {"writes", "unlocks", "closer"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
-    {.name = "let in, a reader never runs again",
+    {.name = "abandoned granted reader passes the lock on",
      .setup = start_written_with_a_reader_left,
-     .threads = {write_once, stop_writing, abandon_left},
+     .threads = {write_once, stop_writing, abandon_node},
      .names = {"writes", "unlocks", "closer"},
-     .bound = {3, 2, 2}, /* as above */
+     .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check},
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the checker sees what its users rely on it to see: races on all kinds of memory, use
- *         after free, uninitialised and leaked memory, and what a spin hint does and does not show.
- * Method: small programs, most of them wrong in one way; each must fail where it is wrong, and its
- *         right twin must hold.
+ * Goal:   the checker finds what its users rely on: races on all kinds of memory, use after free,
+ *         uninitialised and leaked memory, and what a spin hint does and does not show.
+ * Method: small programs, most with one error; each must fail where it is wrong, and its correct
+ *         counterpart must hold.
  */
 #include "model/model.h"
 
@@ -47,7 +47,7 @@ static void free_shared(void)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static void read_box_then_tell(void)
+static void read_box_then_set(void)
 {
     r1 = wf_plain_load(&box->plain);
     wf_store_relaxed(&y, 1);
@@ -59,7 +59,7 @@ static void read_box_then_release(void)
     wf_store_release(&y, 1);
 }
 
-static void free_box_when_told(void)
+static void free_box_when_set(void)
 {
     while (wf_load_acquire(&y) == 0) {
         wf_spin_hint();
@@ -129,13 +129,13 @@ static void write_atomic_half(void)
 
 /* ---- initialisation ------------------------------------------------------------------------ */
 
-static void load_then_tell(void)
+static void load_then_set(void)
 {
     r1 = wf_load_relaxed(&x);
     wf_store_relaxed(&y, 1);
 }
 
-static void init_when_told(void)
+static void init_when_set(void)
 {
     if (wf_load_acquire(&y) == 1) {
         wf_atomic_init(&x, 7);
@@ -190,14 +190,14 @@ static void spin_for_ever(void)
     }
 
 static const struct model_test tests[] = {
-    {.name = "free after a relaxed word",
+    {.name = "free after a relaxed flag",
      .setup = clear_with_box,
-     .threads = {read_box_then_tell, free_box_when_told},
+     .threads = {read_box_then_set, free_box_when_set},
      .expect = WEAKLY},
     {.name = "free after a release",
      .setup = clear_with_box,
-     .threads = {read_box_then_release, free_box_when_told}},
-    {.name = "free beside a reader",
+     .threads = {read_box_then_release, free_box_when_set}},
+    {.name = "free concurrent with a read",
      .setup = clear_with_box,
      .threads = {read_box, free_box},
      .expect = ALWAYS},
@@ -215,26 +215,28 @@ static const struct model_test tests[] = {
      .threads = {publish_garbage, read_narrow},
      .check = free_shared,
      .expect = ALWAYS},
-    {.name = "a leak", .setup = clear, .threads = {leak}, .expect = ALWAYS},
-    {.name = "a wide and a narrow write",
+    {.name = "leak of a block", .setup = clear, .threads = {leak}, .expect = ALWAYS},
+    {.name = "wide and narrow write of the same bytes",
      .setup = clear,
      .threads = {write_whole, write_second_half},
      .expect = ALWAYS},
-    {.name = "two halves", .setup = clear, .threads = {write_first_half, write_second_half}},
-    {.name = "plain and atomic",
+    {.name = "writes of two halves",
+     .setup = clear,
+     .threads = {write_first_half, write_second_half}},
+    {.name = "plain and atomic access",
      .setup = clear,
      .threads = {write_whole, write_atomic_half},
      .expect = ALWAYS},
-    {.name = "initialised after a use",
+    {.name = "initialisation after a use",
      .setup = clear,
-     .threads = {load_then_tell, init_when_told},
+     .threads = {load_then_set, init_when_set},
      .expect = WEAKLY},
-    {.name = "initialised again", .setup = clear, .threads = {init_again, nothing}},
-    {.name = "a flag by spinning",
+    {.name = "initialisation twice", .setup = clear, .threads = {init_again, nothing}},
+    {.name = "spin until a flag is set",
      .setup = clear,
      .threads = {store_both, spin_for_flag},
      .expect = WEAKLY},
-    {.name = "spinning for nothing",
+    {.name = "spin without a store",
      .setup = clear,
      .threads = {spin_for_ever, nothing},
      .expect = ALWAYS},

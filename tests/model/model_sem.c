@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/sem.c no permit is lost or given twice, nobody waits beside permits that
- * are enough for the first who waits, and what was done before a release is seen by who acquires
- *         it, in every order of steps under every memory model.
+ * Goal:   with src/sync/sem.c no permit is lost or granted twice, no waiter waits while enough
+ *         permits for the first waiter are available, and an acquirer sees the writes before the
+ *         release, in every order of steps under every memory model.
  * Method: acquires of one and of two, releases, cancels and a task that never runs again.  A lost
- *         wake-up is a deadlock.  The semaphore comes from the checker's heap and is freed by who
- *         acquires its last permit, in one test.
+ *         wake-up is a deadlock.  The semaphore comes from the checker's heap and is freed by the
+ *         acquirer of its last permit, in one test.
  *         Keeps behaviour 51.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 
 static weft_sem *sem;
-static uint64_t expected; /* permits that are left at the end */
+static uint64_t expected; /* permits that exist at the end */
 static uint64_t kept[MODEL_THREADS_MAX];
-static int letters[MODEL_THREADS_MAX]; /* plain: written by thread i before it releases */
-static struct wf_wait_node *left_node;
+static int payloads[MODEL_THREADS_MAX]; /* plain: written by thread i before it releases */
+static struct wf_wait_node *abandoned_node;
 
 static void start(void)
 {
     start_tasks();
     sem = wf_alloc_zeroed(1, sizeof(*sem));
     expected = 0;
-    left_node = NULL;
+    abandoned_node = NULL;
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
         kept[i] = 0;
-        letters[i] = 0;
+        payloads[i] = 0;
     }
 }
 
-/* One permit is released, and kept by who acquires it. */
+/* One permit is released, and kept by its acquirer. */
 static void start_one(void)
 {
     start();
@@ -47,31 +47,31 @@ static void start_three(void)
     expected = 3;
 }
 
-static void start_foreign(void)
+static void start_thread(void)
 {
     start_one();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
 /* Thread 3, which does not exist, waits. */
-static void leave_one(uint32_t count)
+static void add_abandoned(uint32_t count)
 {
-    left_node = wf_alloc_zeroed(1, sizeof(*left_node));
-    wf_node_init(left_node, &selves[3]);
-    (void)wf_sem_begin((struct wf_sem *)(void *)sem, left_node, count);
+    abandoned_node = wf_alloc_zeroed(1, sizeof(*abandoned_node));
+    wf_node_init(abandoned_node, &selves[3]);
+    (void)wf_sem_begin((struct wf_sem *)(void *)sem, abandoned_node, count);
 }
 
-static void start_with_one_left(void)
+static void start_with_abandoned(void)
 {
     start_one();
-    leave_one(2);
+    add_abandoned(2);
 }
 
 static void start_behind_one(void)
 {
     start_two();
-    leave_one(1);
-    kept[3] = 1; /* it will be granted one, and stay where it is */
+    add_abandoned(1);
+    kept[3] = 1; /* it will be granted one permit, and never take it */
 }
 
 static void check(void)
@@ -86,14 +86,14 @@ static void check(void)
     }
     MODEL_REQUIRE(sum == expected);
     wf_free(sem);
-    wf_free(left_node);
+    wf_free(abandoned_node);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
 static void release(uint32_t count)
 {
-    wf_plain_store(&letters[model_thread()], 1);
+    wf_plain_store(&payloads[model_thread()], 1);
     MODEL_REQUIRE(weft_sem_release(sem, count) == 0);
 }
 
@@ -123,15 +123,15 @@ static int acquire(uint32_t count)
 static void acquire_1(void)
 {
     MODEL_REQUIRE(acquire(1) == 0);
-    MODEL_REQUIRE(wf_plain_load(&letters[1]) == 1);
+    MODEL_REQUIRE(wf_plain_load(&payloads[1]) == 1);
 }
 
 /* Threads 1 and 2 release. */
 static void acquire_2_of_both(void)
 {
     MODEL_REQUIRE(acquire(2) == 0);
-    MODEL_REQUIRE(wf_plain_load(&letters[1]) == 1);
-    MODEL_REQUIRE(wf_plain_load(&letters[2]) == 1);
+    MODEL_REQUIRE(wf_plain_load(&payloads[1]) == 1);
+    MODEL_REQUIRE(wf_plain_load(&payloads[2]) == 1);
 }
 
 static void acquire_2(void)
@@ -148,7 +148,7 @@ static void try_1(void)
 {
     if (weft_sem_try_acquire(sem, 1) == 0) {
         kept[model_thread()] = 1;
-        MODEL_REQUIRE(wf_plain_load(&letters[1]) == 1);
+        MODEL_REQUIRE(wf_plain_load(&payloads[1]) == 1);
     }
 }
 
@@ -160,7 +160,7 @@ static void acquire_1_cancelled(void)
 
 static void acquire_2_cancelled(void)
 {
-    MODEL_REQUIRE(acquire(2) == -ECANCELED); /* there is one */
+    MODEL_REQUIRE(acquire(2) == -ECANCELED); /* only one permit exists */
 }
 
 static void acquire_and_free(void)
@@ -176,81 +176,81 @@ static void cancel_first(void)
     cancel(0);
 }
 
-static void abandon_left(void)
+static void abandon_node(void)
 {
-    left_node->parting.forget(&left_node->parting);
-    struct wf_wait_node *node = left_node;
-    left_node = NULL;
+    abandoned_node->hook.abandon(&abandoned_node->hook);
+    struct wf_wait_node *node = abandoned_node;
+    abandoned_node = NULL;
     wf_free(node);
 }
 
 static const struct model_test tests[] = {
-    {.name = "an acquire and a release",
+    {.name = "acquire races release",
      .setup = start_one,
      .threads = {acquire_1, release_1},
      .names = {"acquire", "release"},
      .check = check},
-    {.name = "a try and a release",
+    {.name = "try_acquire races release",
      .setup = start_one,
      .threads = {try_1, release_1},
      .names = {"try", "release"},
      .check = check},
-    {.name = "a foreign thread acquires",
-     .setup = start_foreign,
+    {.name = "acquire of a thread races release",
+     .setup = start_thread,
      .threads = {acquire_1, release_1},
      .names = {"thread", "release"},
      .check = check},
-    {.name = "two at once, of two releases",
+    {.name = "acquire of two races two releases",
      .setup = start_two,
      .threads = {acquire_2_of_both, release_1, release_1},
      .names = {"acquire", "release 1", "release 2"},
      .bound = {3, 3, 2}, /* two preemptions, one under view */
      .check = check},
-    {.name = "two acquires of one release",
+    {.name = "two acquires race one release of two",
      .setup = start_two,
      .threads = {acquire_any, release_2, acquire_any},
      .names = {"acquire 1", "release", "acquire 2"},
      .bound = {3, 2, 1}, /* two preemptions, one under tso, none under view */
      .check = check,
      .is_slow = 1},
-    {.name = "a large request and a small one",
+    {.name = "acquire of two and of one race release of three",
      .setup = start_three,
      .threads = {acquire_2, release_3, acquire_any},
      .names = {"acquire 2", "release", "acquire 1"},
-     .bound = {3, 2, 1}, /* as above */
+     .bound = {3, 2, 1}, /* two preemptions, one under tso, none under view */
      .check = check,
      .is_slow = 1},
-    {.name = "an acquire, cancelled",
+    {.name = "cancel races acquire and release",
      .setup = start_one,
      .threads = {acquire_1_cancelled, release_1, cancel_first},
      .names = {"acquire", "release", "canceller"},
      .bound = {0, 3, 2}, /* two preemptions, one under view */
      .check = check},
-    {.name = "a large request in the way is cancelled",
+    {.name = "cancelled large request serves the next waiter",
      .setup = start_one,
      .threads = {acquire_2_cancelled, release_1, cancel_first, acquire_any},
      .names = {"acquire 2", "release", "canceller", "acquire 1"},
      .bound = {2, 1, 1}, /* one preemption, else none */
      .check = check,
      .is_slow = 1},
-    {.name = "a large request in the way never runs again",
-     .setup = start_with_one_left,
-     .threads = {acquire_1, release_1, abandon_left},
+    {.name = "abandoned large request serves the next waiter",
+     .setup = start_with_abandoned,
+     .threads = {acquire_1, release_1, abandon_node},
      .names = {"acquire", "release", "closer"},
      .bound = {3, 2, 2}, /* two preemptions, else one */
      .check = check,
      .is_slow = 1},
-    {.name = "what is left over by a release",
+    {.name = "release serves a waiter and stores the rest",
      .setup = start_behind_one,
      .threads = {acquire_1, release_2},
      .names = {"acquire", "release"},
      .check = check},
-    {.name = "it is freed by who acquires what is left over",
+    {.name = "acquirer of the stored rest frees it",
      .setup = start_behind_one,
      .threads = {acquire_and_free, release_2},
      .names = {"acquire", "release"},
      .check = check},
-    {.name = "it is freed by who acquires",
+    {.name = "acquirer of the released permit frees it",
      .setup = start_one,
      .threads = {acquire_and_free, release_1},
      .names = {"acquire", "release"},

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the checker sees lost wake-ups: the pattern by which a worker goes to sleep is safe as it
- *         should be written, and each way to get it wrong shows as a deadlock where it is one.
- * Method: a worker announces its sleep, looks once more at the global queue (the real one), and
- *         sleeps on a futex; a producer pushes and wakes whoever has announced itself.  The wrong
- *         forms leave out the second look, or the fences.  Shows part of S4.28 in small.
+ * Goal:   the checker finds lost wake-ups: the protocol by which a worker parks is safe as
+ *         documented, and each way to get it wrong shows as a deadlock where it is one.
+ * Method: a worker announces its park, checks the global queue (the real one) again, and sleeps on
+ *         a futex; a producer pushes and wakes the worker if it has announced itself.  The wrong
+ *         forms omit the second check, or the fences.  Shows part of S4.28 in small.
  */
 #include "model/ledger.h"
 #include "queue/queue.h"
@@ -45,7 +45,7 @@ static void wake_worker(void)
 static void producer(void)
 {
     MODEL_REQUIRE(wf_inject_push(&queue, ledger_make(0)) == 0);
-    wf_fence_seq_cst(); /* the push comes before the look at the sleeper */
+    wf_fence_seq_cst(); /* orders the push before the check of the sleeper */
     wake_worker();
 }
 
@@ -59,7 +59,7 @@ static void worker(void)
 {
     while (!take()) {
         wf_store_relaxed(&asleep, 1);
-        wf_fence_seq_cst(); /* the announcement comes before the second look */
+        wf_fence_seq_cst(); /* orders the announcement before the second check */
         if (wf_inject_count(&queue) == 0) {
             (void)wf_futex_wait(&asleep, 1, WF_FOREVER);
         }
@@ -67,7 +67,7 @@ static void worker(void)
     }
 }
 
-static void worker_without_second_look(void)
+static void worker_without_second_check(void)
 {
     while (!take()) {
         wf_store_relaxed(&asleep, 1);
@@ -89,14 +89,14 @@ static void worker_without_fence(void)
 }
 
 static const struct model_test tests[] = {
-    {.name = "announce, look again, sleep",
+    {.name = "announce, second check, sleep",
      .setup = start,
      .threads = {worker, producer},
      .names = {"worker", "producer"},
      .check = check_all},
-    {.name = "without the second look",
+    {.name = "without the second check",
      .setup = start,
-     .threads = {worker_without_second_look, producer},
+     .threads = {worker_without_second_check, producer},
      .names = {"worker", "producer"},
      .check = check_all,
      .expect = {MODEL_FAILS, MODEL_FAILS, MODEL_FAILS}},

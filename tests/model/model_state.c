@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sched/state.c a task that is woken runs again after the last wake, is queued
- *         once at a time, is freed once and after every use, a cancel is never lost, and who joins
- *         a task is woken by its end and sees the result, in every order of steps under every
- *         memory model.
- * Method: a worker runs one task that waits for news; wakers and cancellers bring some.  The queue
- *         is a plain variable: two who queue at once, or one who queues what still runs, race.
- *         Handles and the run give their references back; the memory is the checker's, so that a
- *         late touch is a use after free.  (The calls that wait are in model_join.c.)  Who finds a
- *         task by its id has none before: there the memory is that of one task after the other.
+ * Goal:   with src/task/state.c a woken task runs again after the last wake-up, is queued once at
+ *         a time, is freed once and after every use, a cancel is never lost, and a joiner is woken
+ *         by the end of the task and sees the result, in every order of steps under every memory
+ *         model.
+ * Method: a worker runs one task that waits for events; wakers and cancellers cause some.  The
+ *         queue is a plain variable: two concurrent queueings, or the queueing of a running task,
+ *         are a race.  Handles and the run release their references; the memory is the checker's,
+ *         so that a late access is a use after free.  (The calls that wait are in model_join.c.) A
+ *         thread that looks up a task by its id has no reference before: there the memory is reused
+ *         by one task after the other.
  *         Keeps S4.37, S4.38, S4.39; behaviours 10, 11.
  */
 #include "model/model.h"
 #include "sched/sched.h"
 
 static struct wf_state *state;
-static struct wf_parker parker; /* of the worker */
-static struct wf_state *queue;  /* plain: the run queue, of one place */
-static int context;             /* plain: what a suspended task consists of */
-static WF_ATOMIC(int) news[2];  /* relaxed: the state word is to order them */
-static int gift;                /* plain: comes with the cancel */
+static struct wf_parker parker;  /* of the worker */
+static struct wf_state *queue;   /* plain: the run queue, of one slot */
+static int context;              /* plain: the context of a suspended task */
+static WF_ATOMIC(int) events[2]; /* relaxed: the state word must order them */
+static int payload;              /* plain: published by the cancel */
 static int ran;
 
 static void start_with(unsigned references)
@@ -29,9 +30,9 @@ static void start_with(unsigned references)
     wf_parker_init(&parker);
     queue = NULL;
     context = 0;
-    wf_store_relaxed(&news[0], 0);
-    wf_store_relaxed(&news[1], 0);
-    gift = 0;
+    wf_store_relaxed(&events[0], 0);
+    wf_store_relaxed(&events[1], 0);
+    payload = 0;
     ran = 0;
 }
 
@@ -60,18 +61,19 @@ static void check_freed(void)
     MODEL_REQUIRE(state == NULL);
 }
 
-/* Whoever is told to, and nobody else, puts the task into the queue. */
+/* Puts the task into the queue if the wake-up result says so, and only then. */
 static void act(enum wf_wake wake)
 {
     if (wake == WF_WAKE_QUEUE) {
         MODEL_REQUIRE(wf_plain_load(&queue) == NULL); /* I1 */
         wf_plain_store(&queue, state);
-        wf_plain_store(&context, wf_plain_load(&context) + 1); /* it is whole, and ours: T2 */
+        /* the context is complete, and owned: (task.T2) */
+        wf_plain_store(&context, wf_plain_load(&context) + 1);
         wf_parker_unpark(&parker);
     }
 }
 
-/* The worker: suspends the task, parks it, and waits until somebody queues it. */
+/* The worker: suspends the task, parks it, and waits until another thread queues it. */
 static void suspend(void)
 {
     wf_plain_store(&context, wf_plain_load(&context) + 1);
@@ -86,27 +88,27 @@ static void suspend(void)
 
 static void wait_for_one(void)
 {
-    while (wf_load_relaxed(&news[0]) == 0) {
+    while (wf_load_relaxed(&events[0]) == 0) {
         suspend();
     }
 }
 
 static void wait_for_two(void)
 {
-    while (wf_load_relaxed(&news[0]) == 0 || wf_load_relaxed(&news[1]) == 0) {
+    while (wf_load_relaxed(&events[0]) == 0 || wf_load_relaxed(&events[1]) == 0) {
         suspend();
     }
 }
 
 static void wake_first(void)
 {
-    wf_store_relaxed(&news[0], 1);
+    wf_store_relaxed(&events[0], 1);
     act(wf_state_wake(state));
 }
 
 static void wake_second(void)
 {
-    wf_store_relaxed(&news[1], 1);
+    wf_store_relaxed(&events[1], 1);
     act(wf_state_wake(state));
 }
 
@@ -121,16 +123,16 @@ static void wait_for_cancel(void)
     while (!wf_state_is_cancelled(state)) {
         suspend();
     }
-    MODEL_REQUIRE(wf_plain_load(&gift) == 1);
+    MODEL_REQUIRE(wf_plain_load(&payload) == 1);
 }
 
 static void cancel(void)
 {
-    wf_plain_store(&gift, 1);
+    wf_plain_store(&payload, 1);
     act(wf_state_cancel(state));
 }
 
-/* Behind a shield a cancel wakes nobody; when the shield is gone it is there. */
+/* Behind a shield a cancel wakes no task; after the shield it is seen. */
 static void wait_behind_a_shield(void)
 {
     MODEL_REQUIRE(wf_state_shield(state) == 0);
@@ -184,16 +186,16 @@ static void ref_and_drop_both(void)
 static void wake_late_and_drop(void)
 {
     enum wf_wake wake = wf_state_wake(state);
-    MODEL_REQUIRE(wake != WF_WAKE_QUEUE); /* it never was idle */
+    MODEL_REQUIRE(wake != WF_WAKE_QUEUE); /* the task was never idle */
     release(wf_state_unref(state));
 }
 
 /* ---- joining ------------------------------------------------------------------------------- */
 
-/* The end of a run, as in task.c: but for SHARED the task is not touched after the step. */
-static void run_and_hand_over(void)
+/* The end of a run, as in end.c: unless SHARED is set the task is not touched after the step. */
+static void run_and_wake_joiner(void)
 {
-    struct wf_state *task = state; /* its address, whatever becomes of it */
+    struct wf_state *task = state; /* its address, even if it is freed */
     wf_plain_store(&context, 7);   /* the result */
     void *joiner;
     const unsigned ended = wf_state_complete(task, &joiner);
@@ -222,7 +224,7 @@ static void wait_for_end(const struct wf_state *task)
     } while (!wf_state_is_complete(task));
 }
 
-static void join_alone(void)
+static void join_only_handle(void)
 {
     struct wf_state *task = state;
     if (wf_state_has_one_handle(task) && wf_state_join(task, &parker)) {
@@ -233,8 +235,8 @@ static void join_alone(void)
     see_result_and_drop(task);
 }
 
-/* It may take back that it waits; if that is too late the result is there. */
-static void join_and_give_up(void)
+/* It may withdraw its join; if that is too late the result is there. */
+static void join_and_unjoin(void)
 {
     struct wf_state *task = state;
     if (wf_state_join(task, &parker) && wf_state_unjoin(task)) {
@@ -254,7 +256,7 @@ static void join_by_sharing(void)
 }
 
 /* Never waits: as weft_try_join. */
-static void look_and_drop(void)
+static void try_join_and_drop(void)
 {
     struct wf_state *task = state;
     if (wf_state_is_complete(task)) {
@@ -264,12 +266,12 @@ static void look_and_drop(void)
     }
 }
 
-/* ---- finding by id ------------------------------------------------------------------------- */
+/* ---- lookup by id -------------------------------------------------------------------------- */
 
-/* The memory is a pool's: whoever gives the last reference back takes the id out, and the worker,
- * if it is the one, begins another task in it. */
+/* The memory belongs to a pool: the thread that releases the last reference removes the id; if that
+ * is the worker, it begins another task in it. */
 static WF_ATOMIC(uint64_t) id;
-static int body; /* plain: which task it is */
+static int body; /* plain: identifies the task */
 static int spent[3];
 
 static void start_found(void)
@@ -290,7 +292,7 @@ static void put_back(void)
     wf_store_relaxed(&id, 0);
 }
 
-/* As fill in task.c. */
+/* As fill in spawn.c. */
 static void begin_second(void)
 {
     wf_plain_store(&body, 2);
@@ -316,14 +318,14 @@ static void run_one_after_the_other(void)
     }
 }
 
-/* As wf_task_hold, of the first. */
+/* As wf_task_try_ref, of the first task. */
 static void find_first(void)
 {
-    if (wf_load_acquire(&id) != 1 || !wf_state_hold(state)) {
+    if (wf_load_acquire(&id) != 1 || !wf_state_try_ref(state)) {
         return;
     }
     if (wf_load_relaxed(&id) == 1) {
-        MODEL_REQUIRE(wf_plain_load(&body) == 1); /* it is the one, and stays */
+        MODEL_REQUIRE(wf_plain_load(&body) == 1); /* it is the first task, and stays */
     }
     if (wf_state_unref(state)) {
         put_back();
@@ -336,7 +338,7 @@ static void start_found_with_handle(void)
     wf_state_init(state, 2);
 }
 
-/* As weft_drop: the last reference goes without a locked instruction. */
+/* As weft_drop: the last reference is released without a locked instruction. */
 static void drop_handle(void)
 {
     bool is_last = wf_state_is_sole(state);
@@ -364,77 +366,77 @@ static void check_spent(void)
 }
 
 static const struct model_test tests[] = {
-    {.name = "one wake",
+    {.name = "wake-up races park",
      .setup = start,
      .threads = {wait_for_one, wake_first},
      .names = {"worker", "waker"},
      .check = free_state},
-    {.name = "one waker, twice",
+    {.name = "two wake-ups of one waker race park",
      .setup = start,
      .threads = {wait_for_two, wake_twice},
      .names = {"worker", "waker"},
      .check = free_state},
-    {.name = "a cancel",
+    {.name = "cancel races park",
      .setup = start,
      .threads = {wait_for_cancel, cancel},
      .names = {"worker", "canceller"},
      .check = free_state},
-    {.name = "a cancel behind a shield",
+    {.name = "cancel behind a shield races park",
      .setup = start,
      .threads = {wait_behind_a_shield, cancel_then_wake},
      .names = {"worker", "canceller"},
      .check = free_state},
-    {.name = "completion against the last handle",
+    {.name = "completion races the last unref",
      .setup = start_shared,
      .threads = {run_and_complete, join_and_drop},
      .names = {"worker", "holder"},
      .check = check_freed},
-    {.name = "two wakers",
+    {.name = "two wakers race park",
      .setup = start,
      .threads = {wait_for_two, wake_first, wake_second},
      .names = {"worker", "waker 1", "waker 2"},
      .check = free_state},
-    {.name = "a wake against a cancel",
+    {.name = "wake-up races cancel and park",
      .setup = start,
      .threads = {wait_for_cancel, cancel, wake_first},
      .names = {"worker", "canceller", "waker"},
      .check = free_state},
-    {.name = "three owners",
+    {.name = "completion races two other references",
      .setup = start_three,
      .threads = {run_and_complete, ref_and_drop_both, wake_late_and_drop},
      .names = {"worker", "holder", "waker"},
      .check = check_freed},
-    {.name = "the only handle joins",
+    {.name = "join of the only handle races completion",
      .setup = start_shared,
-     .threads = {run_and_hand_over, join_alone},
+     .threads = {run_and_wake_joiner, join_only_handle},
      .names = {"worker", "joiner"},
      .check = check_freed},
-    {.name = "a joiner that gives up",
+    {.name = "join and unjoin race completion",
      .setup = start_shared,
-     .threads = {run_and_hand_over, join_and_give_up},
+     .threads = {run_and_wake_joiner, join_and_unjoin},
      .names = {"worker", "joiner"},
      .check = check_freed},
-    {.name = "a joiner by way of sharing",
+    {.name = "shared join races completion",
      .setup = start_shared,
-     .threads = {run_and_hand_over, join_by_sharing},
+     .threads = {run_and_wake_joiner, join_by_sharing},
      .names = {"worker", "joiner"},
      .check = check_freed},
-    {.name = "a joiner and one who looks",
+    {.name = "shared join and try_join race completion",
      .setup = start_three,
-     .threads = {run_and_hand_over, join_by_sharing, look_and_drop},
-     .names = {"worker", "joiner", "looker"},
+     .threads = {run_and_wake_joiner, join_by_sharing, try_join_and_drop},
+     .names = {"worker", "joiner", "try_join"},
      .check = check_freed},
-    {.name = "two who look",
+    {.name = "two try_joins race completion",
      .setup = start_three,
-     .threads = {run_and_hand_over, look_and_drop, look_and_drop},
-     .names = {"worker", "looker 1", "looker 2"},
+     .threads = {run_and_wake_joiner, try_join_and_drop, try_join_and_drop},
+     .names = {"worker", "try_join 1", "try_join 2"},
      .check = check_freed},
-    {.name = "one who finds a task by its id",
+    {.name = "lookup by id races reuse of the task",
      .setup = start_found,
      .threads = {run_one_after_the_other, find_first},
      .names = {"worker", "finder"},
      .check = check_spent},
-    {.name = "one who finds a task whose handle is dropped",
+    {.name = "lookup by id races the last unref",
      .setup = start_found_with_handle,
      .threads = {run_one, drop_handle, find_first},
      .names = {"worker", "holder", "finder"},
@@ -443,19 +445,16 @@ static const struct model_test tests[] = {
 
 static const struct model_equivalent equivalents[] = {
     {"wf_state_unjoin: wf_fetch_sub_acq_rel(&state->word) -> acquire",
-     "Who takes its join back then gives back the handle, and that releases."},
+     "The caller then releases its handle, which has release order."},
     {"wf_state_share: wf_fetch_or_acq_rel(&state->word) -> acquire",
-     "Publishes nothing by itself: what the end of the task is to find stands in the list, under "
+     "Publishes nothing by itself: what the end of the task must find is in the list, under "
      "its lock."},
 };
 
 int main(int argc, char **argv)
 {
-    static const struct model_suite suite = {"state",
-                                             tests,
-                                             MODEL_COUNT(tests),
-                                             equivalents,
-                                             MODEL_COUNT(equivalents),
-                                             "src/sched/state.c"};
+    static const struct model_suite suite = {
+        "state",           tests, MODEL_COUNT(tests), equivalents, MODEL_COUNT(equivalents),
+        "src/task/state.c"};
     return model_main(argc, argv, &suite);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   src/trace/ring.c shows no event that is half one and half another, in every order of
- *         steps under every memory model, and shows every event that nobody touches.
+ * Goal:   src/trace/ring.c returns no event mixed from two, in every order of steps under every
+ *         memory model, and returns every event that is not being overwritten.
  * Method: a writer overtakes one or two readers in rings of one and two events.  All words of an
- *         event say its number: words of different events show, and so does a gap between two.
+ *         event hold its number: words of different events are noticed, and so is a gap between
+ *         two.
  */
 #include "model/model.h"
 #include "trace/trace.h"
@@ -12,9 +13,9 @@ enum { EVENTS_MAX = 2 };
 
 static struct wf_trace_ring *ring;
 static struct wf_trace_shared shared;
-static uint64_t written; /* events before the threads, and all of them in the end */
+static uint64_t written; /* events before the threads, and all events at the end */
 
-/* The time of the event that is being written: numbers, so that it is checked as the rest is. */
+/* The time of the event that is being written: a number, so that it is checked like the rest. */
 static int64_t now_ns;
 
 int64_t wf_clock_now(void)
@@ -22,7 +23,7 @@ int64_t wf_clock_now(void)
     return now_ns;
 }
 
-/* Numbers begin with 1: a slot never written says 0. */
+/* Numbers begin with 1: a slot never written holds 0. */
 static void put(uint64_t number)
 {
     now_ns = (int64_t)number;
@@ -52,7 +53,7 @@ static void start_two(void)
     start(2, 2);
 }
 
-/* Gives the number of the last one. */
+/* Returns the number of the last event. */
 static uint64_t check_records(const struct wf_trace_record *records, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -73,7 +74,7 @@ static uint64_t read_whole(void)
     return check_records(records, wf_trace_read(ring, records, EVENTS_MAX));
 }
 
-/* A ring at rest shows all it has room for. */
+/* A ring that is not being written returns all events that it holds. */
 static void check_all(void)
 {
     struct wf_trace_record records[EVENTS_MAX];
@@ -107,7 +108,7 @@ static void read_once(void)
     (void)read_whole();
 }
 
-/* What was seen once is not followed by something older. */
+/* A later read never returns older events. */
 static void read_twice(void)
 {
     uint64_t first = read_whole();
@@ -160,33 +161,33 @@ static void read_shared_once(void)
 static void check_shared(void)
 {
     struct wf_trace_record records[EVENTS_MAX];
-    MODEL_REQUIRE(read_shared(records) == 2); /* none was written over the other */
+    MODEL_REQUIRE(read_shared(records) == 2); /* neither was overwritten by the other */
     wf_trace_shared_done(&shared);
 }
 
 static const struct model_test tests[] = {
-    {.name = "the first event",
+    {.name = "write of the first event races a read",
      .setup = start_one_empty,
      .threads = {write_one, read_once},
      .names = {"writer", "reader"},
      .check = check_all},
-    {.name = "overtaken once",
+    {.name = "reader overtaken once",
      .setup = start_one,
      .threads = {write_two, read_once},
      .names = {"writer", "reader"},
      .check = check_all},
-    {.name = "overtaken in a ring of two",
+    {.name = "reader overtaken in a ring of two",
      .setup = start_two,
      .threads = {write_two, read_once},
      .names = {"writer", "reader"},
      .check = check_all},
-    {.name = "overtaken by a whole round",
+    {.name = "reader overtaken by a whole wrap",
      .setup = start_one,
      .threads = {write_three, read_once},
      .names = {"writer", "reader"},
      .check = check_all,
      .is_slow = 1},
-    {.name = "a reader twice",
+    {.name = "two reads of one reader",
      .setup = start_one,
      .threads = {write_two, read_twice},
      .names = {"writer", "reader"},
@@ -198,12 +199,12 @@ static const struct model_test tests[] = {
      .names = {"writer", "reader 1", "reader 2"},
      .check = check_all,
      .is_slow = 1},
-    {.name = "two foreign threads",
+    {.name = "two non-worker threads write",
      .setup = start_shared,
      .threads = {write_shared_1, write_shared_2},
      .names = {"thread 1", "thread 2"},
      .check = check_shared},
-    {.name = "two foreign threads, a reader",
+    {.name = "two non-worker threads write, one reads",
      .setup = start_shared,
      .threads = {write_shared_1, write_shared_2, read_shared_once},
      .names = {"thread 1", "thread 2", "reader"},

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the mutant driver tells its verdicts apart: killed, crashed, survived, still running, and
- *         each of them against what the suite lists.
+ * Goal:   the mutant driver distinguishes its verdicts: killed, crashed, survived, still running,
+ *         and each of these against the suite's list.
  * Method: messages through a flag, where a reader that sees the flag without the message fails,
- *         crashes, runs for ever or does not care.  As written nobody is ever in that place; each
- *         mutant of a release or an acquire gets there.  run.sh compares what --mutants says with
- *         verdicts.txt.
+ *         crashes, runs for ever or ignores it.  As written no reader is ever in that state; each
+ *         mutant of a release or an acquire gets there.  run.sh compares the output of --mutants
+ *         with verdicts.txt.
  */
 #include <stdlib.h>
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/waitq.c nothing that is given is lost or given twice, nobody waits beside
- *         something that is there, what the giver did before is seen by who takes it, and nobody
- *         touches a node or a queue that is gone, in every order of steps under every memory model.
- * Method: the object is the least that has a queue: a number of things.  To give is to grant one to
- *         the first who waits, or to add it to the stock.  Nodes, and the object in one test, come
- *         from the checker's heap and are freed as soon as the wait is over: a late touch is a use
+ * Goal:   with src/sync/waitq.c nothing that is given is lost or given twice, no taker waits while
+ *         something is available, a taker sees the giver's writes, and no thread touches a freed
+ *         node or queue, in every order of steps under every memory model.
+ * Method: the object is the simplest one with a queue: a number of things.  To give is to grant one
+ *         to the first waiter, or to add it to the stock.  Nodes, and the object in one test, come
+ *         from the checker's heap and are freed as soon as the wait is over: a late access is a use
  *         after free.  A thing that was neither taken nor kept fails the check; a lost wake-up is a
- *         deadlock; what a giver wrote is plain, so that a missing edge is a race.
+ *         deadlock; the giver's data is plain, so that a missing edge is a race.
  *         Keeps behaviour 53, in part.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 
 struct shelf {
     struct wf_waitq queue;
@@ -20,13 +20,13 @@ struct shelf {
 static struct shelf *shelves[2];
 static unsigned given;
 static unsigned taken[MODEL_THREADS_MAX];
-static int letters[2];                      /* plain: written by who gives from shelf i */
-static struct wf_wait_node *left_node;      /* of a task that never runs again */
-static struct wf_selection *left_selection; /* NULL: none */
+static int payloads[2];                          /* plain: written by the giver of shelf i */
+static struct wf_wait_node *abandoned_node;      /* of a task that never runs again */
+static struct wf_selection *abandoned_selection; /* NULL: none */
 
 /* ---- the object ---------------------------------------------------------------------------- */
 
-static void give_quietly(struct shelf *shelf)
+static void grant_or_stock(struct shelf *shelf)
 {
     struct weft_task *task = NULL;
     wf_lock_acquire(&shelf->queue.lock);
@@ -44,10 +44,10 @@ static void give_quietly(struct shelf *shelf)
 
 static void pass_on(struct wf_wait_node *node)
 {
-    give_quietly(wf_container_of(node->queue, struct shelf, queue));
+    grant_or_stock(wf_container_of(node->queue, struct shelf, queue));
 }
 
-/* 0: it is taken.  -EINPROGRESS: the node waits. */
+/* 0: taken.  -EINPROGRESS: the node waits. */
 static int begin(struct shelf *shelf, struct wf_wait_node *node)
 {
     int rc = 0;
@@ -83,21 +83,21 @@ static int take(struct shelf *shelf, int64_t until_ns)
     return rc;
 }
 
-/* ---- the beginning and the end of a test --------------------------------------------------- */
+/* ---- setup and check ----------------------------------------------------------------------- */
 
 static void start(void)
 {
     start_tasks();
     for (unsigned i = 0; i < 2; i++) {
         shelves[i] = wf_alloc_zeroed(1, sizeof(*shelves[i]));
-        letters[i] = 0;
+        payloads[i] = 0;
     }
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
         taken[i] = 0;
     }
     given = 1;
-    left_node = NULL;
-    left_selection = NULL;
+    abandoned_node = NULL;
+    abandoned_selection = NULL;
 }
 
 static void start_two_given(void)
@@ -106,24 +106,24 @@ static void start_two_given(void)
     given = 2;
 }
 
-static void start_foreign_taker(void)
+static void start_thread_taker(void)
 {
     start();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
-static void start_foreign_giver(void)
+static void start_thread_giver(void)
 {
     start();
-    is_foreign[1] = true;
+    is_thread[1] = true;
 }
 
 /* Thread 3, which does not exist, waits in shelf 0 already. */
-static void start_with_one_left(void)
+static void start_with_abandoned(void)
 {
     start();
-    left_node = new_node(&selves[3]);
-    (void)begin(shelves[0], left_node);
+    abandoned_node = new_node(&selves[3]);
+    (void)begin(shelves[0], abandoned_node);
 }
 
 static void check(void)
@@ -141,27 +141,27 @@ static void check(void)
         wf_free(shelves[i]);
     }
     MODEL_REQUIRE(sum == given);
-    wf_free(left_node);
-    wf_free(left_selection);
+    wf_free(abandoned_node);
+    wf_free(abandoned_selection);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
 static void give_first(void)
 {
-    wf_plain_store(&letters[0], 1);
-    give_quietly(shelves[0]);
+    wf_plain_store(&payloads[0], 1);
+    grant_or_stock(shelves[0]);
 }
 
 static void give_second(void)
 {
-    wf_plain_store(&letters[1], 1);
-    give_quietly(shelves[1]);
+    wf_plain_store(&payloads[1], 1);
+    grant_or_stock(shelves[1]);
 }
 
 static void give_another(void)
 {
-    give_quietly(shelves[0]);
+    grant_or_stock(shelves[0]);
 }
 
 static void give_two(void)
@@ -173,7 +173,7 @@ static void give_two(void)
 static void take_one(void)
 {
     MODEL_REQUIRE(take(shelves[0], WEFT_NEVER) == 0);
-    MODEL_REQUIRE(wf_plain_load(&letters[0]) == 1);
+    MODEL_REQUIRE(wf_plain_load(&payloads[0]) == 1);
 }
 
 static void take_any(void)
@@ -186,12 +186,12 @@ static void take_cancelled(void)
     int rc = take(shelves[0], WEFT_NEVER);
     MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
     if (rc == 0) {
-        MODEL_REQUIRE(wf_plain_load(&letters[0]) == 1);
+        MODEL_REQUIRE(wf_plain_load(&payloads[0]) == 1);
     }
 }
 
-/* [foreign]  Its time may come at any moment. */
-static void take_for_some_time(void)
+/* [non-worker thread]  Its deadline may pass at any moment. */
+static void take_until_deadline(void)
 {
     int rc = take(shelves[0], 1);
     MODEL_REQUIRE(rc == 0 || rc == -ETIMEDOUT);
@@ -210,21 +210,21 @@ static void cancel_first(void)
     cancel(0);
 }
 
-static void wake_first_for_nothing(void)
+static void wake_first_spuriously(void)
 {
     wf_task_wake(&selves[0]);
 }
 
-/* As a forced close does, or a future that is dropped. */
-static void abandon_left(void)
+/* As a forced close does, or a dropped future. */
+static void abandon_node(void)
 {
-    left_node->parting.forget(&left_node->parting);
-    struct wf_wait_node *node = left_node;
-    left_node = NULL;
+    abandoned_node->hook.abandon(&abandoned_node->hook);
+    struct wf_wait_node *node = abandoned_node;
+    abandoned_node = NULL;
     wf_free(node);
 }
 
-/* From either shelf, what comes first; the other is left. */
+/* Takes from either shelf, whichever grants first; leaves the other. */
 static void select_one(void)
 {
     struct weft_task *self = wf_task_self();
@@ -241,9 +241,9 @@ static void select_one(void)
         struct shelf *shelf = shelves[i];
         wf_lock_acquire(&shelf->queue.lock);
         const unsigned stock = wf_plain_load(&shelf->stock);
-        int32_t nobody = -1;
+        int32_t none = -1;
         /* It claims itself before it takes anything: the first shelf may have granted by now. */
-        if (stock > 0 && wf_cas_relaxed(&selection->winner, &nobody, i)) {
+        if (stock > 0 && wf_cas_relaxed(&selection->winner, &none, i)) {
             wf_plain_store(&shelf->stock, stock - 1);
             winner = i;
         } else if (stock == 0) {
@@ -267,79 +267,79 @@ static void select_one(void)
     }
     wf_free(selection);
     taken[model_thread()]++;
-    MODEL_REQUIRE(wf_plain_load(&letters[winner]) == 1);
+    MODEL_REQUIRE(wf_plain_load(&payloads[winner]) == 1);
 }
 
 static const struct model_test tests[] = {
-    {.name = "a wait",
+    {.name = "grant races wait",
      .setup = start,
      .threads = {take_one, give_first},
      .names = {"taker", "giver"},
      .check = check},
-    {.name = "a wait, woken for nothing",
+    {.name = "spurious wake-up races grant and wait",
      .setup = start,
-     .threads = {take_one, give_first, wake_first_for_nothing},
+     .threads = {take_one, give_first, wake_first_spuriously},
      .names = {"taker", "giver", "waker"},
      .bound = {0, 0, 4}, /* three preemptions under view */
      .check = check,
      .is_slow = 1},
-    {.name = "a wait, cancelled",
+    {.name = "cancel races grant and wait",
      .setup = start,
      .threads = {take_cancelled, give_first, cancel_first},
      .names = {"taker", "giver", "canceller"},
      .check = check},
-    {.name = "the object is freed by who was granted it",
+    {.name = "granted waiter frees the queue",
      .setup = start,
      .threads = {take_and_free, give_first},
      .names = {"taker", "giver"},
      .check = check},
-    {.name = "a foreign thread waits",
-     .setup = start_foreign_taker,
+    {.name = "grant races wait of a thread",
+     .setup = start_thread_taker,
      .threads = {take_one, give_first},
      .names = {"thread", "giver"},
      .check = check},
-    {.name = "a foreign thread waits for some time",
-     .setup = start_foreign_taker,
-     .threads = {take_for_some_time, give_first},
+    {.name = "grant races a deadline of a thread",
+     .setup = start_thread_taker,
+     .threads = {take_until_deadline, give_first},
      .names = {"thread", "giver"},
      .check = check},
-    {.name = "a foreign thread gives",
-     .setup = start_foreign_giver,
+    {.name = "grant by a thread races wait",
+     .setup = start_thread_giver,
      .threads = {take_one, give_first},
      .names = {"taker", "thread"},
      .check = check},
-    {.name = "two wait for two",
+    {.name = "two grants race two waits",
      .setup = start_two_given,
      .threads = {take_any, take_any, give_first, give_another},
      .names = {"taker 1", "taker 2", "giver 1", "giver 2"},
      .bound = {2, 2, 1}, /* one preemption, none under view: more takes minutes */
      .check = check,
      .is_slow = 1},
-    {.name = "one of two is cancelled",
+    {.name = "cancel races grants to two waiters",
      .setup = start_two_given,
      .threads = {take_cancelled, give_two, cancel_first, take_any},
      .names = {"taker 1", "giver", "canceller", "taker 2"},
-     .bound = {2, 2, 1}, /* as above */
+     .bound = {2, 2, 1}, /* one preemption, none under view */
      .check = check,
      .is_slow = 1},
-    {.name = "a grant to one that never runs again",
-     .setup = start_with_one_left,
-     .threads = {give_first, abandon_left},
+    {.name = "grant races abandon",
+     .setup = start_with_abandoned,
+     .threads = {give_first, abandon_node},
      .names = {"giver", "closer"},
      .check = check},
-    {.name = "a grant to one that never runs again is another's",
-     .setup = start_with_one_left,
-     .threads = {take_one, give_first, abandon_left},
+    {.name = "abandoned grant is passed on",
+     .setup = start_with_abandoned,
+     .threads = {take_one, give_first, abandon_node},
      .names = {"taker", "giver", "closer"},
      .bound = {3, 3, 3}, /* two preemptions */
      .check = check,
      .is_slow = 1},
-    {.name = "a selection",
+    {.name = "selection races one grant",
      .setup = start,
      .threads = {select_one, give_first},
      .names = {"selector", "giver"},
      .check = check},
-    {.name = "a selection from two that give",
+    {.name = "selection races two grants",
      .setup = start_two_given,
      .threads = {select_one, give_first, give_second},
      .names = {"selector", "giver 1", "giver 2"},
@@ -350,6 +350,6 @@ static const struct model_test tests[] = {
 int main(int argc, char **argv)
 {
     static const struct model_suite suite = {"waitq", tests, MODEL_COUNT(tests),
-                                             NULL,    0,     "src/sync/waitq.c"};
+                                             NULL,    0,     "src/sync/waitq"};
     return model_main(argc, argv, &suite);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sync/watch.c whoever waits hears of a new version and of the close, no change is
- *         lost to another, a borrowed value does not change, and nobody touches what is gone, in
- *         every order of steps under every memory model.
+ * Goal:   with src/sync/watch.c a waiter is woken by a new version and by the close, no
+ *         modification is lost to another, a borrowed value does not change, and no thread touches
+ *         freed memory, in every order of steps under every memory model.
  * Method: values are plain data.  A lost wake-up is a deadlock.  The watch comes from the checker's
- *         heap and goes with its last handle.
+ *         heap and is freed with its last handle.
  */
-#include "model/sync_aids.h"
+#include "model/sync_helpers.h"
 #include "sync/chan.h"
 
 static weft_watch *watch;
 static uint64_t last; /* the value at the end */
-static struct wf_wait_node *left_node;
+static struct wf_wait_node *abandoned_node;
 static uint64_t left_version;
 
 static void start(void)
@@ -19,10 +19,10 @@ static void start(void)
     const uint64_t first = 10;
     start_tasks();
     last = 11;
-    left_node = NULL;
+    abandoned_node = NULL;
     left_version = 1;
     MODEL_REQUIRE(weft_watch_open(&watch, sizeof(uint64_t), &first) == 0);
-    MODEL_REQUIRE(weft_watch_version(watch) == 1); /* the lock has been open */
+    MODEL_REQUIRE(weft_watch_version(watch) == 1); /* the lock is open */
 }
 
 static void set(uint64_t value)
@@ -30,7 +30,7 @@ static void set(uint64_t value)
     MODEL_REQUIRE(weft_watch_set(watch, &value) == 0);
 }
 
-/* Nobody has seen the second version yet. */
+/* No waiter has seen the second version yet. */
 static void start_set(void)
 {
     start();
@@ -49,19 +49,19 @@ static void start_modified(void)
     last = 12;
 }
 
-static void start_foreign(void)
+static void start_thread(void)
 {
     start();
-    is_foreign[0] = true;
+    is_thread[0] = true;
 }
 
 /* Thread 3, which does not exist, waits by a future. */
-static void start_with_one_left(void)
+static void start_with_abandoned(void)
 {
     start();
-    left_node = wf_alloc_zeroed(1, sizeof(*left_node));
-    wf_node_init(left_node, &selves[3]);
-    MODEL_REQUIRE(wf_watch_begin(watch, left_node, &left_version) == -EINPROGRESS);
+    abandoned_node = wf_alloc_zeroed(1, sizeof(*abandoned_node));
+    wf_node_init(abandoned_node, &selves[3]);
+    MODEL_REQUIRE(wf_watch_begin(watch, abandoned_node, &left_version) == -EINPROGRESS);
 }
 
 static void check(void)
@@ -72,13 +72,13 @@ static void check(void)
         MODEL_REQUIRE(value == last);
     }
     weft_watch_drop(watch);
-    wf_free(left_node);
+    wf_free(abandoned_node);
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
 /* The value of a version is 9 more than its number. */
-static int look(uint64_t *seen)
+static int read_version(uint64_t *seen)
 {
     uint64_t value = 0;
     uint64_t version = 0;
@@ -89,27 +89,27 @@ static int look(uint64_t *seen)
     return rc;
 }
 
-static void wait_for_news(void)
+static void wait_for_version(void)
 {
     uint64_t seen = 1;
-    MODEL_REQUIRE(look(&seen) == 0);
+    MODEL_REQUIRE(read_version(&seen) == 0);
     MODEL_REQUIRE(seen == 2);
 }
 
 static void wait_for_the_last(void)
 {
     uint64_t seen = 1;
-    while (seen != 3) { /* each turn is a version */
-        MODEL_REQUIRE(look(&seen) == 0);
+    while (seen != 3) { /* each iteration is a version */
+        MODEL_REQUIRE(read_version(&seen) == 0);
     }
 }
 
 static void wait_until_closed(void)
 {
     uint64_t seen = 1;
-    int rc = look(&seen);
-    while (rc == 0) { /* each turn is a version */
-        rc = look(&seen);
+    int rc = read_version(&seen);
+    while (rc == 0) { /* each iteration is a version */
+        rc = read_version(&seen);
     }
     MODEL_REQUIRE(rc == -EPIPE);
     MODEL_REQUIRE(seen == 2);
@@ -118,17 +118,17 @@ static void wait_until_closed(void)
 static void wait_cancelled(void)
 {
     uint64_t seen = 1;
-    const int rc = look(&seen);
+    const int rc = read_version(&seen);
     MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
 }
 
 static void wait_and_leave(void)
 {
-    wait_for_news();
+    wait_for_version();
     weft_watch_drop(watch);
 }
 
-/* What was borrowed stays as it is. */
+/* The borrowed value does not change. */
 static void borrow(void)
 {
     uint64_t version = 0;
@@ -180,7 +180,7 @@ static void set_and_drop(void)
 
 static void check_gone(void)
 {
-    watch = NULL; /* by one of them: a leak, or a second free, is told */
+    watch = NULL; /* freed by one of the threads: a leak or a second free fails the run */
     check();
 }
 
@@ -196,74 +196,74 @@ static void set_and_cancel(void)
     cancel(0);
 }
 
-static void abandon_left(void)
+static void abandon_node(void)
 {
-    struct wf_wait_node *node = left_node;
+    struct wf_wait_node *node = abandoned_node;
     wf_waitq_abandon(node);
-    left_node = NULL;
+    abandoned_node = NULL;
     wf_free(node);
 }
 
 static const struct model_test tests[] = {
-    {.name = "a new version",
+    {.name = "set races wait",
      .setup = start,
-     .threads = {wait_for_news, set_one},
+     .threads = {wait_for_version, set_one},
      .names = {"waits", "sets"},
      .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "a foreign thread waits",
-     .setup = start_foreign,
-     .threads = {wait_for_news, set_one},
+    {.name = "set races wait of a thread",
+     .setup = start_thread,
+     .threads = {wait_for_version, set_one},
      .names = {"thread", "sets"},
-     .bound = {4, 2, 3}, /* as above */
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "two versions",
+    {.name = "two sets race wait",
      .setup = start_two,
      .threads = {wait_for_the_last, set_the_third},
      .names = {"waits", "sets"},
      .bound = {4, 2, 2}, /* three preemptions, else one */
      .check = check},
-    {.name = "two modify",
+    {.name = "modify races modify",
      .setup = start_modified,
      .threads = {modify, modify},
      .names = {"modifies", "modifies too"},
      .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "a borrow against a version",
+    {.name = "set races a borrow",
      .setup = start_two,
      .threads = {borrow, set_the_third},
      .names = {"borrows", "sets"},
      .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "the close",
+    {.name = "close races wait",
      .setup = start_set,
      .threads = {wait_until_closed, close_it},
      .names = {"waits", "closes"},
      .bound = {4, 2, 2}, /* three preemptions, else one */
      .check = check},
-    {.name = "a cancel before a version",
+    {.name = "cancel, then set, race wait",
      .setup = start,
      .threads = {wait_cancelled, cancel_and_set},
      .names = {"cancelled", "sets"},
-     .bound = {4, 2, 3}, /* as above */
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "a cancel after a version",
+    {.name = "set, then cancel, race wait",
      .setup = start,
      .threads = {wait_cancelled, set_and_cancel},
      .names = {"cancelled", "sets"},
-     .bound = {4, 2, 3}, /* as above */
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
-    {.name = "it goes with the last handle",
+    {.name = "last handle frees it",
      .setup = start_handles,
      .threads = {wait_and_leave, set_and_drop},
      .names = {"waits", "sets"},
      .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check_gone},
-    {.name = "one that never runs again is taken out",
-     .setup = start_with_one_left,
-     .threads = {abandon_left, set_one},
+    {.name = "abandoned waiter is removed during set",
+     .setup = start_with_abandoned,
+     .threads = {abandon_node, set_one},
      .names = {"closer", "sets"},
-     .bound = {4, 2, 3}, /* as above */
+     .bound = {4, 2, 3}, /* three preemptions, one under tso, two under view */
      .check = check},
 };
 

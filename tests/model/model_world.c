@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   with src/sched/safepoint.c only whoever has stopped the world touches what belongs to the
- *         workers, sees what they did before and they what it did, and everybody goes on
+ * Goal:   with src/sched/safepoint.c only the stopper touches the workers' data while the world is
+ *         stopped, it sees their earlier writes and they see its writes, and all workers continue
  *         afterwards, in every order of steps under every memory model.
- * Method: workers touch plain data of their own, look whether they should stand still, and sleep;
- *         a stopper touches the data of all while the world stands still.  Whoever touches it at
- * the wrong time, or without order, races; who is forgotten in its sleep is a deadlock. Shows part
- * of behaviour 65.
+ * Method: workers touch their own plain data, check for a stop, and sleep; a stopper touches the
+ *         data of all while the world is stopped.  An access at the wrong time, or without order,
+ *         is a race; a worker that is not woken is a deadlock.  Shows part of behaviour 65.
  */
 #include "model/model.h"
-#include "sched/sched.h"
+#include "sched/wait.h"
 
 enum { WORKERS = 2 };
 
 static weft_runtime runtime;
 static struct wf_worker workers[WORKERS];
 static struct wf_safe *safes[WORKERS];
-static int touched[WORKERS]; /* plain: by worker i, or by whoever has stopped the world */
+static int touched[WORKERS]; /* plain: by worker i, or by the stopper */
 static unsigned stops;       /* in this test */
 
-/* Of the second half: each worker runs one task. */
+/* For the second half: each worker runs one task. */
 static struct weft_task tasks[WORKERS];
 static struct wf_parker parkers[WORKERS];
 static bool has_tasks;
 
-/* ---- what the scheduler does otherwise ----------------------------------------------------- */
+/* ---- stubs of the scheduler ---------------------------------------------------------------- */
 
 struct wf_worker *wf_worker_self(void)
 {
@@ -37,7 +36,7 @@ struct weft_task *wf_task_self(void)
 }
 
 /* As the loop does between two tasks. */
-static void stand_still_if_asked(unsigned index)
+static void stop_if_requested(unsigned index)
 {
     if (wf_load_relaxed(&runtime.world.is_stopped) != 0) {
         wf_safe_enter(&runtime.world, &workers[index].safe);
@@ -59,7 +58,7 @@ void wf_waiter_wait(struct wf_waiter *waiter)
         (void)wf_parker_park(&parkers[index], WF_FOREVER);
         wf_safe_leave(&runtime.world, &workers[index].safe);
     } else {
-        stand_still_if_asked(index);
+        stop_if_requested(index);
     }
 }
 
@@ -92,13 +91,13 @@ int64_t wf_clock_now(void)
     return 0;
 }
 
-/* ---- the beginning and the end of a test --------------------------------------------------- */
+/* ---- setup and check ----------------------------------------------------------------------- */
 
 static void start_with(unsigned count)
 {
     runtime = (weft_runtime){.workers = workers, .safes = safes, .worker_count = WORKERS};
-    wf_lock_init(&runtime.world_lock, WF_RANK_WORLD);
-    wf_list_init(&runtime.world_waiters);
+    wf_lock_init(&runtime.world_turn.lock, WF_RANK_WORLD);
+    wf_list_init(&runtime.world_turn.waiters);
     for (unsigned i = 0; i < WORKERS; i++) {
         workers[i] = (struct wf_worker){.runtime = &runtime, .index = i};
         safes[i] = &workers[i].safe;
@@ -111,8 +110,8 @@ static void start_with(unsigned count)
     stops = count;
 }
 
-/* The other worker is not there: as the stopper's own. */
-static void start_alone(void)
+/* The other worker does not exist: it is safe, like the stopper's own. */
+static void start_single(void)
 {
     start_with(1);
     safes[1] = NULL;
@@ -164,17 +163,17 @@ static void stop_world(void)
     }
 }
 
-/* Works, looks whether it should stand still, works, leaves its seat. */
-static void look(void)
+/* Works, checks for a stop, works, becomes safe for good. */
+static void work_and_check(void)
 {
     touch(0);
-    stand_still_if_asked(0);
+    stop_if_requested(0);
     touch(0);
     wf_safe_enter(&runtime.world, &workers[0].safe);
 }
 
-/* Works, sleeps, whatever is asked, works, leaves its seat. */
-static void nap(void)
+/* Works, sleeps whether or not a stop is requested, works, becomes safe for good. */
+static void work_and_sleep(void)
 {
     touch(0);
     wf_safe_enter(&runtime.world, &workers[0].safe);
@@ -183,7 +182,7 @@ static void nap(void)
     wf_safe_enter(&runtime.world, &workers[0].safe);
 }
 
-/* Slept, works, sleeps again. */
+/* Has slept, works, sleeps again. */
 static void wake(unsigned index)
 {
     wf_safe_leave(&runtime.world, &workers[index].safe);
@@ -201,14 +200,14 @@ static void wake_1(void)
     wake(1);
 }
 
-/* Works, and sleeps. */
-static void tire(void)
+/* Works, then sleeps. */
+static void work_then_sleep(void)
 {
     touch(1);
     wf_safe_enter(&runtime.world, &workers[1].safe);
 }
 
-/* A task of either worker stops the world; the other has to wait for its turn. */
+/* A task of either worker stops the world; the other waits for its turn. */
 static void stop_as_task(void)
 {
     MODEL_REQUIRE(weft_stop_the_world(&runtime) == 0);
@@ -220,36 +219,36 @@ static void stop_as_task(void)
 
 static void check_turns(void)
 {
-    MODEL_REQUIRE(runtime.world_owner == NULL);
-    MODEL_REQUIRE(runtime.world_depth == 0);
+    MODEL_REQUIRE(runtime.world_turn.owner == NULL);
+    MODEL_REQUIRE(runtime.world_turn.depth == 0);
     MODEL_REQUIRE(touched[0] == 2);
     MODEL_REQUIRE(touched[1] == 2);
 }
 
 static const struct model_test tests[] = {
-    {.name = "a worker that looks",
-     .setup = start_alone,
-     .threads = {look, stop_world},
+    {.name = "stop races a worker that checks",
+     .setup = start_single,
+     .threads = {work_and_check, stop_world},
      .names = {"worker", "stopper"}},
-    {.name = "a worker that sleeps",
-     .setup = start_alone,
-     .threads = {nap, stop_world},
+    {.name = "stop races a worker that sleeps",
+     .setup = start_single,
+     .threads = {work_and_sleep, stop_world},
      .names = {"worker", "stopper"}},
-    {.name = "a worker that wakes, two stops",
+    {.name = "two stops race a worker that wakes",
      .setup = start_asleep_two_stops,
      .threads = {wake_0, stop_world},
      .names = {"worker", "stopper"}},
-    {.name = "one worker wakes, another sleeps",
+    {.name = "stop races one waking and one sleeping worker",
      .setup = start_one_asleep,
-     .threads = {wake_0, tire, stop_world},
+     .threads = {wake_0, work_then_sleep, stop_world},
      .names = {"worker 0", "worker 1", "stopper"}},
-    {.name = "two workers wake",
+    {.name = "stop races two waking workers",
      .setup = start_asleep,
      .threads = {wake_0, wake_1, stop_world},
      .names = {"worker 0", "worker 1", "stopper"},
      .bound = {0, 0, 3}, /* two preemptions under view: more takes minutes */
      .is_slow = 1},
-    {.name = "two tasks stop the world",
+    {.name = "two tasks stop the world in turn",
      .setup = start_tasks,
      .threads = {stop_as_task, stop_as_task},
      .names = {"worker 0", "worker 1"},

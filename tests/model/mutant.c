@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model/mutant.c - is the checker, with these tests, able to see a missing order?
+ * model/mutant.c - can the checker, with these tests, find a missing order?
  *
  * Each site of the code under test is weakened by one degree, each fence is dropped, one at a time;
  * the whole suite then runs in a child process (a mutant may corrupt memory).  A mutant that no
@@ -30,7 +30,7 @@ struct mutant {
     uint8_t order;
     bool is_failure; /* the order of a failed CAS is weakened, not that of a successful one */
     pid_t child;
-    struct suite_place *place; /* [child: write]  where it is, or was when it failed */
+    struct suite_place *place; /* [child: write]  the test that runs, or that failed */
     char name[160];
 };
 
@@ -40,7 +40,7 @@ extern struct model_site __stop_model_sites[];
 static struct mutant mutants[MUTANTS_MAX];
 static size_t mutant_count;
 
-/* What the mutants came to. */
+/* Results of the mutants. */
 struct tally {
     unsigned verdicts[VERDICTS];
     unsigned equivalent;
@@ -48,8 +48,8 @@ struct tally {
     bool is_verbose;
 };
 
-/* Sites are told apart by function, operation and cell; a number follows where that is not enough,
- * so that names in a suite's list outlive edits elsewhere in the file. */
+/* Sites are distinguished by function, operation and cell; a number follows where that is not
+ * enough, so that names in a suite's list survive edits elsewhere in the file. */
 static unsigned occurrence(const struct model_site *site)
 {
     unsigned before = 0;
@@ -107,7 +107,7 @@ static void add_mutants_of(struct model_site *site)
     }
 }
 
-/* Sites of the test file itself are its own business. */
+/* Sites of the test file itself are not mutated. */
 static bool is_under_test(const struct model_suite *suite, const struct model_site *site)
 {
     const char *name = suite->mutated != NULL ? suite->mutated : "src/";
@@ -148,7 +148,7 @@ static enum verdict verdict_of(int status)
     case SIGFPE:
         return CRASHED;
     default:
-        return LOST; /* somebody else ended it */
+        return LOST; /* another process ended it */
     }
 }
 
@@ -187,7 +187,7 @@ static void print_place(const char *what, const struct mutant *mutant)
            memory_name(mutant->place->memory));
 }
 
-/* Books the mutant, and prints it if it is remarkable. */
+/* Counts the mutant, and prints it if it is wrong or if all are wanted. */
 static void judge(const struct model_suite *suite, const struct mutant *mutant, int status,
                   struct tally *tally)
 {
@@ -231,7 +231,7 @@ static void collect_one(const struct model_suite *suite, struct tally *tally)
     tally->wrong++;
 }
 
-/* A listed equivalent that names no mutant has outlived its code. */
+/* An entry of the list that names no mutant refers to code that has changed. */
 static unsigned check_list(const struct model_suite *suite)
 {
     unsigned wrong = 0;
@@ -248,7 +248,7 @@ static unsigned check_list(const struct model_suite *suite)
     return wrong;
 }
 
-/* Children write into it where they are; the pointers mean the same on both sides of a fork. */
+/* Children store their current test here; the pointers are valid on both sides of a fork. */
 static struct suite_place *shared_places(void)
 {
     void *memory = mmap(NULL, MUTANTS_MAX * sizeof(struct suite_place), PROT_READ | PROT_WRITE,
@@ -259,7 +259,8 @@ static struct suite_place *shared_places(void)
     return memory;
 }
 
-/* A mutant for each degree of each site that the tests reach; gives how many they do not. */
+/* Makes a mutant for each degree of each site that the tests reach; returns the number of sites
+ * that no test reaches. */
 static unsigned make_mutants(const struct model_suite *suite)
 {
     unsigned wrong = 0;
@@ -279,7 +280,7 @@ static unsigned make_mutants(const struct model_suite *suite)
 int mutant_run_all(const struct model_suite *suite, bool is_verbose, unsigned limit_s)
 {
     struct suite_place *places = shared_places();
-    if (!suite_holds(suite, places)) { /* also finds out which sites the tests reach */
+    if (!suite_holds(suite, places)) { /* also records which sites the tests reach */
         printf("  WRONG: %s: the code itself fails in %s, %s; mutants mean nothing\n", suite->name,
                places->test->name, memory_name(places->memory));
         return 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * model/race.c - source sets (Abdulla, Aronis, Jonsson and Sagonas, 2014): instead of trying every
- * enabled action at every node, look at a finished run for races - two dependent events of
+ * enabled action at every node, examine a finished run for races - two dependent events of
  * different processes with nothing ordered between them - and try only what leads to their other
  * order.  Together with sleep sets each class of equivalent orders is still run exactly once; the
  * number of complete runs is the same as without (the self-test compares), only the cut ones go.
@@ -61,7 +61,7 @@ static bool is_ordered(unsigned earlier, const struct event *later)
     return later->clock[events[earlier].process] > earlier;
 }
 
-/* What is before the event for reasons that no other order could change. */
+/* The events before this one for reasons that no other order could change. */
 static void begin_clock(unsigned index)
 {
     struct event *event = &events[index];
@@ -83,8 +83,8 @@ static void begin_clock(unsigned index)
     }
 }
 
-/* The processes that could act first to bring event `late` before event `early`: those whose first
- * event in between is ordered after nothing in between. */
+/* The processes that could act first to bring event `late` before event `early`: the processes
+ * whose first event in between is ordered after nothing in between. */
 static uint32_t initials(unsigned early, unsigned late)
 {
     uint32_t met = 0;
@@ -117,7 +117,7 @@ static void reverse(unsigned early, unsigned late, uint32_t *want, uint32_t enab
     uint32_t first = initials(early, late);
     uint32_t options = actions_of(first) & enabled;
     if (options == 0 || (*want & options) != 0) {
-        return; /* cannot happen the other way round, or will be tried already */
+        return; /* cannot happen in the other order, or is already requested */
     }
     uint32_t favourite = actions_of(1u << events[late].process) & options;
     if (favourite == 0) {

@@ -1,36 +1,37 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves the lock-free code in the model checker, and the checker by what it must find.
+# Checks the lock-free code in the model checker, and that the checker finds known defects.
 #   tests/model/run.sh BUILD_DIR
-# 1 every kernel test, exhaustively, in sc, tso and view
-# 2 every mutant: one memory order weakened, or one fence dropped
-# 3 the faults written by hand
-# 4 the checker itself: the reduction loses no run, a seed is a run, verdicts are told apart
-# Whatever is wrong prints a line with the word WRONG.  The last line is "model: ok, ..." or
-# "model: FAILED, ..." with these lines again before it.  Everything is kept in BUILD_DIR/*.out:
-# all rows of the litmus tests, and which test killed each mutant.
+# 1 runs every model test, exhaustively, in the memory models sc, tso and view
+# 2 runs every mutant: a source with one memory order weakened, or one fence dropped
+# 3 runs the faults: sources with a hand-written defect
+# 4 checks the checker: the reduction loses no run, a seed repeats its run, and each kind of mutant
+#   gets its own verdict
+# Every failure prints a line with the word WRONG.  The last line is "model: ok, ..." or
+# "model: FAILED, ..."; in the latter case the script prints the WRONG lines again before it.  The
+# files BUILD_DIR/*.out keep all output: the rows of the litmus tests, and the test that killed each
+# mutant.
 set -u
 build=$1
 begin=$(date +%s)
 rm -f "$build"/*.out
 
-# log NAME COMMAND...: the command's output into NAME.out; a status that is not 0 is wrong.
+# log NAME COMMAND...: writes the command's output into NAME.out; a status other than 0 is WRONG.
 log() {
     out=$build/$1.out
     shift
     "$@" >>"$out" 2>&1 || echo "  WRONG: status $? of $*" >>"$out"
 }
 
-# show NAME COMMAND...: the same, and shown as it comes.
+# show NAME COMMAND...: writes the output into NAME.out, and prints it.
 show() {
     out=$build/$1.out
     shift
     { "$@" 2>&1 || echo "  WRONG: status $? of $*"; } | tee -a "$out"
 }
 
-# each NAME ARGUMENT...: every program of the list that comes in, as many at a time as there are
-# processors; what each said is shown when it is done.  The mutants that were killed stay in the
-# file, for who wants to know.
+# each NAME ARGUMENT...: runs every program of the list on stdin, one per processor at a time, and
+# prints the output of a program when it ends.  The lines of killed mutants are only in the file.
 each() {
     kind=$1
     shift
@@ -71,7 +72,7 @@ else
     grep WRONG "$build/compare.out"
 fi
 
-# The failure that a seed leads to is found again from that seed alone.
+# repeat SEARCH: checks that a run with only the seed of a found failure fails again.
 repeat() {
     seed=$("$build/model_sleep" --search "$1" --test second --memory tso --trace |
         sed -n 's/.*seed \([0-9]*\),.*/\1/p')
@@ -89,7 +90,7 @@ show seeds repeat random
 "$build/model_verdicts" --mutants --verbose --limit 1 2>&1 | sed 's/:[0-9]*]$/]/' |
     LC_ALL=C sort >"$build/verdicts"
 if diff "$build/verdicts" tests/model/verdicts.txt >"$build/verdicts.diff"; then
-    echo "mutants killed, crashed, equivalent, surviving and endless are told apart"
+    echo "mutants killed, crashed, equivalent, surviving and endless are distinguished"
 else
     cat "$build/verdicts.diff"
     echo "  WRONG: verdicts on mutants are not those of tests/model/verdicts.txt" |

@@ -10,7 +10,7 @@
  * enabled action sleeps is equivalent to an earlier one and is cut.
  *
  * PCT (Burckhardt et al., 2010): every thread and every store buffer has a random priority; the
- * highest enabled acts; at D-1 random steps the one that acts drops to the bottom.
+ * highest enabled acts; at D-1 random steps the acting thread or buffer drops to the bottom.
  */
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static uint8_t preemptions;
 static struct wf_random random_state;
 static uint32_t priorities[ACTIONS_MAX];
 static unsigned change_points[8];
-static unsigned expected_steps; /* of a run: change points fall within it */
+static unsigned expected_steps; /* length of a run: change points fall within it */
 static uint64_t current_seed;
 
 /* ---- depth-first --------------------------------------------------------------------------- */
@@ -55,8 +55,8 @@ static bool is_preemption(unsigned action, uint32_t enabled, unsigned last)
            (enabled & (1u << last)) != 0;
 }
 
-/* The next unexplored option of a node: the thread that ran before first, so that the first runs
- * read like a plain program. */
+/* The next unexplored option of a node: the thread that ran before comes first, so that the first
+ * runs read like a sequential program. */
 static unsigned next_option(const struct node *node)
 {
     uint32_t left = node->wanted & ~node->sleep & ~node->done;
@@ -97,7 +97,7 @@ static uint32_t enabled_at(unsigned node)
 static bool is_reduced(void)
 {
     const bool is_known = !(engine.test->has_barrier != 0 && engine.memory == MODEL_TSO);
-    return search->bound == 0 && !search->is_plain && is_known;
+    return search->bound == 0 && !search->is_bare && is_known;
 }
 
 /* False: every enabled action sleeps. */
@@ -115,14 +115,14 @@ static bool begin_node(uint32_t enabled)
         return false;
     }
     if (is_reduced()) {
-        /* A sleeper's deadline disappears with its wake, so no race would ever ask for it. */
+        /* A sleeper's deadline disappears with its wake-up, so no race would ever request it. */
         node->wanted = 1u << action | (enabled & ~((1u << ACTION_TIMEOUT) - 1));
     }
     node->action = (uint8_t)action;
     return true;
 }
 
-/* The actions that stay asleep behind the node: those that commute with what it does. */
+/* The actions that stay asleep after the node: those that commute with its action. */
 static uint32_t sleep_after(const struct node *node)
 {
     uint32_t asleep = 0;
@@ -171,7 +171,7 @@ static unsigned choose_depth_first(unsigned count)
     return node->action;
 }
 
-/* Nodes from here on are new or changed: their successors' sleep sets must be computed. */
+/* Nodes from this one are new or changed: the sleep sets of their successors must be computed. */
 static void note_last_action_node(void)
 {
     last_action_node = path_length;
@@ -286,7 +286,7 @@ static void describe_deadlock(void)
         int n = snprintf(text + used, sizeof(text) - used, "%s %s %s %s", used == 0 ? ":" : ",",
                          thread_name(i), thread->state == THREAD_ASLEEP ? "sleeps on" : "spins",
                          thread->state == THREAD_ASLEEP ? memory_cell_name(thread->step->address)
-                                                        : "and nobody stores any more");
+                                                        : "and no thread stores any more");
         used += n > 0 ? (size_t)n : 0;
     }
     text[sizeof(text) - 1] = '\0';
@@ -314,7 +314,7 @@ static bool are_all_done(void)
 
 static enum run_end run_end;
 
-/* Guarded as a whole: a fault found in a step leaves from anywhere in here. */
+/* Guarded as a whole: a failure in a step leaves from anywhere in here. */
 static void run_steps(void)
 {
     run_end = RUN_FAILED;
@@ -390,8 +390,8 @@ static void prepare(const struct model_test *test, enum model_memory memory)
     last_action_node = 0;
 }
 
-/* How long a run is, from one that is the same every time: a seed must mean the same run
- * whichever runs came before it. */
+/* Measures the length of a run that is the same every time: a seed must mean the same run whichever
+ * runs came before it. */
 static void measure_run(void)
 {
     if (search->kind == SEARCH_DFS) {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a million fibers, each suspended on a guarded stack, at the kernel's usual limits, at one
- *         page of memory each; and the memory comes back.
- * Method: all are begun and suspended, then resumed in another order; the kernel counts memory and
- *         mappings.  What it took stands in the report; nothing depends on it.
- *
- * Environment: WEFT_STRESS_FIBERS  how many (default 1,000,000; needs 4.6 KiB of memory each)
+ * Goal:   a million fibers, each suspended on a guarded stack, at the kernel's usual limits, with
+ *         one page of memory each; and the memory is given back.
+ * Method: all fibers are begun and suspended, then resumed in another order; the kernel counts
+ *         memory and mappings.  The report shows the times; no check depends on them.
+ * Environment: WEFT_STRESS_FIBERS  number of fibers (default 1,000,000; needs 4.6 KiB of memory
+ *              each)
  */
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fiber_aids.h"
-#include "proc_aids.h"
+#include "fiber_helpers.h"
+#include "proc_helpers.h"
 
 enum { LIMIT_S = 600, CONTROL_BYTES_MAX = 1024 };
 
@@ -29,12 +29,12 @@ static size_t fibers_wanted(void)
     const char *text = getenv("WEFT_STRESS_FIBERS");
     uint64_t fibers = 1000 * 1000;
     if (text != NULL && wf_parse_u64(text, 1000, UINT32_MAX, &fibers) != 0) {
-        tap_fail(__FILE__, __LINE__, "WEFT_STRESS_FIBERS is no number from 1000 on: %s", text);
+        tap_fail(__FILE__, __LINE__, "WEFT_STRESS_FIBERS is not a number from 1000 on: %s", text);
     }
     return (size_t)fibers;
 }
 
-/* Suspended once, with something on the stack to remember. */
+/* Suspended once, with data on its stack to compare. */
 static struct wf_fiber_exit sleep_once(void *arg, void *message)
 {
     struct sleeper *self = arg;
@@ -61,7 +61,7 @@ static void begin_all(struct sleeper *sleepers, size_t count)
     }
 }
 
-/* A prime step visits each once, in an order that is nobody's. */
+/* A prime step visits each fiber once, in an unrelated order. */
 static void end_all(struct sleeper *sleepers, size_t count)
 {
     const size_t step = 1000003;
@@ -72,10 +72,10 @@ static void end_all(struct sleeper *sleepers, size_t count)
     }
 }
 
-static void a_million_fibers_are_suspended(void)
+static void fiber_million_can_be_suspended(void)
 {
     const size_t count = fibers_wanted();
-#ifdef WF_SWITCH_NOTICED
+#ifdef WF_SWITCH_SANITIZED
     tap_skip("sanitizers need far more memory for a fiber");
 #endif
     const size_t available = (size_t)sysconf(_SC_AVPHYS_PAGES) * wf_page_size();
@@ -98,12 +98,12 @@ static void a_million_fibers_are_suspended(void)
     tap_note("%zu fibers suspended in %.1f s: %.0f bytes of memory each, %zu mappings, "
              "guards: %zu notes, %zu mappings, %zu canaries",
              count, begin_s, (double)used / (double)count, mapping_count(),
-             stats.guards[WF_GUARD_NOTE], stats.guards[WF_GUARD_MAPPING],
+             stats.guards[WF_GUARD_MARKER], stats.guards[WF_GUARD_MAPPING],
              stats.guards[WF_GUARD_CANARY]);
     CHECK(mapping_count() < wf_mapping_count_max());
     CHECK(stats.stacks >= count);
     if (wf_memory_can_guard()) {
-        CHECK_EQ(stats.guards[WF_GUARD_NOTE], stats.stacks);
+        CHECK_EQ(stats.guards[WF_GUARD_MARKER], stats.stacks);
         CHECK(used < count * (wf_page_size() + CONTROL_BYTES_MAX));
     }
 
@@ -119,6 +119,6 @@ static void a_million_fibers_are_suspended(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST_LIMIT(a_million_fibers_are_suspended, LIMIT_S),
+    TAP_TEST_LIMIT(fiber_million_can_be_suspended, LIMIT_S),
 };
 TAP_MAIN(tests)

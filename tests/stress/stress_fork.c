@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   whatever shape a tree of forks has, and whoever takes, waits, is cancelled or fails in
- *         it, every fork runs exactly once, in its own runtime, and its forker sees what it wrote;
- *         of a tree that fails, none twice, and none after its end.
+ * Goal:   whatever shape a tree of forks has, and whichever fork is stolen, waits, is cancelled or
+ *         fails, every fork runs exactly once, in its own runtime, and its forker sees its writes;
+ *         in a tree that fails, no fork runs twice, and none after the tree's end.
  * Method: random trees over a ledger, under every policy and order in turn, in two runtimes at
- *         once.  Each leaf finds plain data of its forker, writes plain data that the join reads,
- *         and on the way yields, locks, awaits, sleeps or owns a scope, or fails.  At the end of a
- *         round the books must balance, and nothing is left.
- *
- * Environment: see storm.h
+ *         once.  Each leaf checks plain data of its forker, writes plain data that the join reads,
+ *         and in between yields, locks, awaits, sleeps or owns a scope, or fails.  At the end of an
+ *         iteration the ledger must balance, and nothing is left.
+ * Environment: see stress.h
  */
-#include "stress/storm.h"
+#include "stress/stress.h"
 
 enum { ROOTS = 6, LEAVES = 600, PARTS_MAX = 5, RUNTIMES = 2 };
 
 enum kind {
     PLAIN,
-    CANCELLED, /* by a foreign thread, at any time */
+    CANCELLED, /* by a thread outside the runtime, at any time */
     FAILING,   /* one of its leaves fails */
     KINDS,
 };
@@ -25,19 +24,19 @@ enum kind {
 struct entry {
     uint64_t given; /* by its forker, right before the fork */
     uint64_t runs;  /* by the leaf */
-    uint64_t by;    /* the task it ran in */
+    uint64_t by;    /* the task that ran it */
 };
 
 struct root {
     enum kind kind;
-    bool is_pure; /* its leaves compute, and never wait: so forks are taken, not given away */
+    bool is_pure; /* its leaves compute and never suspend: thieves take the forks */
     uint64_t seed;
-    size_t failing; /* the leaf that does */
+    size_t failing; /* the leaf that fails */
     weft_runtime *runtime;
     weft_mutex mutex;
-    uint64_t locked;      /* plain: leaves that have had the mutex */
+    uint64_t locked;      /* plain: leaves that have held the mutex */
     wf_atomic_u32 begun;  /* leaves */
-    wf_atomic_u32 locker; /* leaves that meant to lock it */
+    wf_atomic_u32 locker; /* leaves that locked it */
     struct entry entries[LEAVES];
 };
 
@@ -64,8 +63,8 @@ static intptr_t own_a_scope(void)
     return weft_scope_close(&scope);
 }
 
-/* What a leaf does besides being counted.  A cancel makes all of it shorter. */
-static void busy_oneself(struct part *part, struct wf_random *random)
+/* The work of a leaf besides being counted.  A cancel shortens all of it. */
+static void do_leaf_work(struct part *part, struct wf_random *random)
 {
     struct root *root = part->root;
     if (root->is_pure) {
@@ -90,7 +89,7 @@ static void busy_oneself(struct part *part, struct wf_random *random)
         break;
     case 3: {
         weft_task *task = weft_go(echo, (void *)3);
-        if (task != NULL) { /* who was cancelled does not spawn */
+        if (task != NULL) { /* a cancelled task cannot spawn */
             const intptr_t result = weft_await(task);
             CHECK(result == 3 || result == -ECANCELED);
         }
@@ -99,7 +98,7 @@ static void busy_oneself(struct part *part, struct wf_random *random)
     case 4:
         (void)own_a_scope();
         break;
-    default: /* most of them are short, as forks are */
+    default: /* most leaves are short, as forks are */
         break;
     }
 }
@@ -112,7 +111,7 @@ static intptr_t run_a_leaf(struct part *part, struct wf_random *random)
     CHECK_EQ(entry->runs, 0);
     CHECK(weft_runtime_self() == root->runtime);
     raise_by_one(&root->begun);
-    busy_oneself(part, random);
+    do_leaf_work(part, random);
     entry->runs++;
     entry->by = weft_task_id(weft_self());
     if (root->kind == FAILING && part->first == root->failing) {
@@ -121,7 +120,7 @@ static intptr_t run_a_leaf(struct part *part, struct wf_random *random)
     return 1;
 }
 
-/* Gives how many leaves it has. */
+/* Returns its number of leaves. */
 static intptr_t run_a_part(void *arg)
 {
     struct part *part = arg;
@@ -137,7 +136,7 @@ static intptr_t run_a_part(void *arg)
     while (left > 0) {
         const bool is_last = count + 1 == PARTS_MAX || count + 1 == wanted_parts;
         size_t size = is_last ? left : 1 + wf_random_below(&random, (uint32_t)left);
-        size = size == part->count ? size - 1 : size; /* else it would not end */
+        size = size == part->count ? size - 1 : size; /* otherwise the recursion would not end */
         parts[count] = (struct part){part->root, part->first + part->count - left, size};
         if (size == 1) {
             part->root->entries[parts[count].first].given = parts[count].first + 1;
@@ -145,7 +144,7 @@ static intptr_t run_a_part(void *arg)
         weft_fork_go(&forks[count], run_a_part, &parts[count]);
         left -= size;
         count++;
-        wanted_parts += left > 0 && count == wanted_parts ? 1 : 0; /* one was made smaller */
+        wanted_parts += left > 0 && count == wanted_parts ? 1 : 0; /* one part was made smaller */
     }
     intptr_t sum = 0;
     while (count > 0) {
@@ -153,7 +152,8 @@ static intptr_t run_a_part(void *arg)
         const intptr_t result = weft_fork_join(&forks[count]);
         CHECK_EQ(result, parts[count].count);
         for (size_t i = 0; i < parts[count].count && part->count < 16; i++) {
-            CHECK_EQ(part->root->entries[parts[count].first + i].runs, 1); /* carried by the join */
+            /* published by the join */
+            CHECK_EQ(part->root->entries[parts[count].first + i].runs, 1);
         }
         sum += result;
     }
@@ -179,80 +179,79 @@ static void check_root(const struct root *root, intptr_t result)
     CHECK_EQ(root->locked, wf_load_relaxed(&root->locker)); /* relaxed: all have ended */
 }
 
-struct side {
+struct forest {
     struct root *roots;
-    size_t count; /* of them: one tree leaves workers without work, who take from it */
+    size_t count; /* number of trees: with one tree, workers without work steal from it */
     weft_runtime *runtime;
     uint64_t seed;
 };
 
-static void fill_side(struct side *side)
+static void forest_init(struct forest *forest)
 {
     struct wf_random random;
-    wf_random_init(&random, side->seed);
-    side->count = wf_random_below(&random, 2) == 0 ? 1 : ROOTS;
-    for (size_t i = 0; i < side->count; i++) {
-        struct root *root = &side->roots[i];
+    wf_random_init(&random, forest->seed);
+    forest->count = wf_random_below(&random, 2) == 0 ? 1 : ROOTS;
+    for (size_t i = 0; i < forest->count; i++) {
+        struct root *root = &forest->roots[i];
         *root = (struct root){.kind = (enum kind)wf_random_below(&random, KINDS),
                               .is_pure = wf_random_below(&random, 2) == 0,
                               .seed = wf_random_next(&random),
                               .failing = wf_random_below(&random, LEAVES),
-                              .runtime = side->runtime};
+                              .runtime = forest->runtime};
     }
 }
 
-/* [foreign thread]  Plants them, cancels some as they grow, and looks at what has become of them.
- */
-static void *grow_a_wood(void *arg)
+/* [non-worker thread]  Starts the trees, cancels some while they run, and checks their results. */
+static void *run_forest(void *arg)
 {
-    struct side *side = arg;
+    struct forest *forest = arg;
     weft_task *tasks[ROOTS];
-    fill_side(side);
-    for (size_t i = 0; i < side->count; i++) {
-        tasks[i] = go_into(side->runtime, run_a_root, &side->roots[i]);
+    forest_init(forest);
+    for (size_t i = 0; i < forest->count; i++) {
+        tasks[i] = go_into(forest->runtime, run_a_root, &forest->roots[i]);
     }
-    for (size_t i = 0; i < side->count; i++) {
-        struct root *root = &side->roots[i];
+    for (size_t i = 0; i < forest->count; i++) {
+        struct root *root = &forest->roots[i];
         if (root->kind == CANCELLED) {
             wait_for(&root->begun, (uint32_t)(root->failing % LEAVES));
             CHECK_EQ(weft_cancel(tasks[i]), 0);
         }
     }
-    for (size_t i = 0; i < side->count; i++) {
-        check_root(&side->roots[i], weft_await(tasks[i]));
+    for (size_t i = 0; i < forest->count; i++) {
+        check_root(&forest->roots[i], weft_await(tasks[i]));
     }
     return NULL;
 }
 
-static void every_fork_runs_once(void)
+static void fork_runs_exactly_once_in_random_trees(void)
 {
     uint64_t taken = 0;
-    for (struct storm storm = {.rounds = 0}; storm_next(&storm);) {
+    for (struct stress stress = {.rounds = 0}; stress_next(&stress);) {
         const uint64_t blocks = blocks_out();
-        struct side sides[RUNTIMES];
+        struct forest forests[RUNTIMES];
         pthread_t threads[RUNTIMES];
         for (size_t i = 0; i < RUNTIMES; i++) {
-            sides[i] = (struct side){.roots = calloc(ROOTS, sizeof(struct root)),
-                                     .seed = wf_random_next(&storm.random)};
-            CHECK(sides[i].roots != NULL);
-            CHECK_EQ(weft_runtime_open(&sides[i].runtime, &storm.options), 0);
-            start_thread(&threads[i], grow_a_wood, &sides[i]);
+            forests[i] = (struct forest){.roots = calloc(ROOTS, sizeof(struct root)),
+                                         .seed = wf_random_next(&stress.random)};
+            CHECK(forests[i].roots != NULL);
+            CHECK_EQ(weft_runtime_open(&forests[i].runtime, &stress.options), 0);
+            start_thread(&threads[i], run_forest, &forests[i]);
         }
         for (size_t i = 0; i < RUNTIMES; i++) {
             CHECK_EQ(wf_thread_join(threads[i]), 0);
-            wait_until_empty(sides[i].runtime);
-            taken += stats_of(sides[i].runtime).total.forks_taken;
-            storm.tasks += stats_of(sides[i].runtime).total.spawned;
-            CHECK_EQ(weft_runtime_close(sides[i].runtime, -1), 0);
-            free(sides[i].roots);
+            wait_until_empty(forests[i].runtime);
+            taken += stats_of(forests[i].runtime).total.forks_taken;
+            stress.tasks += stats_of(forests[i].runtime).total.spawned;
+            CHECK_EQ(weft_runtime_close(forests[i].runtime, -1), 0);
+            free(forests[i].roots);
         }
         CHECK_EQ(blocks_out(), blocks);
     }
-    tap_note("%ju forks were taken by others", (uintmax_t)taken);
+    tap_note("%ju forks were stolen", (uintmax_t)taken);
     CHECK(taken > 0);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST_LIMIT(every_fork_runs_once, LIMIT_S),
+    TAP_TEST_LIMIT(fork_runs_exactly_once_in_random_trees, LIMIT_S),
 };
 TAP_MAIN(tests)

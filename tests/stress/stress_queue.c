@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the exactly-once ledger holds over very many items, for rare meetings of threads that
- *         the unit tests have no time to wait for.
+ * Goal:   the exactly-once ledger holds over very many items, for rare interleavings that the unit
+ *         tests have no time for.
  * Method: the runs of ledger.h, ten million items each, with 1, 2, 4 and 8 threads beside the
- *         owner.  What they moved in a second stands in the report; nothing depends on it.
- *
- * Environment: WEFT_STRESS_ITEMS  items of a run, and rounds of a race (default 10,000,000)
+ *         owner.  The report shows the throughput; no check depends on it.
+ * Environment: WEFT_STRESS_ITEMS  items per run, and iterations of a race (default 10,000,000)
  */
 #include <stdlib.h>
 
@@ -20,7 +19,7 @@ static size_t items_wanted(void)
     const char *text = getenv("WEFT_STRESS_ITEMS");
     uint64_t items = 10 * 1000 * 1000;
     if (text != NULL && wf_parse_u64(text, 1000, UINT32_MAX - 1, &items) != 0) {
-        tap_fail(__FILE__, __LINE__, "WEFT_STRESS_ITEMS is no number from 1000 on: %s", text);
+        tap_fail(__FILE__, __LINE__, "WEFT_STRESS_ITEMS is not a number from 1000 on: %s", text);
     }
     return (size_t)items;
 }
@@ -52,25 +51,25 @@ static void deque_items_are_taken_exactly_once(void)
 }
 
 /* behaviour 8 */
-static void injected_items_are_taken_exactly_once(void)
+static void inject_items_are_taken_exactly_once(void)
 {
     run_all("inject", ledger_inject);
 }
 
 /* behaviour 9 */
-static void sent_items_arrive_exactly_once_and_in_order(void)
+static void mpsc_items_arrive_exactly_once_and_in_order(void)
 {
     run_all("mpsc", ledger_mpsc);
 }
 
-/* behaviour 5: ten million rounds */
-static void the_last_items_of_a_ring_have_one_winner_each(void)
+/* behaviour 5: ten million iterations */
+static void ring_last_item_goes_to_owner_or_thief(void)
 {
     note("ring", 1, ledger_last_of_ring(items_wanted()));
 }
 
-/* behaviour 5: ten million rounds */
-static void the_last_items_of_a_deque_have_one_winner_each(void)
+/* behaviour 5: ten million iterations */
+static void deque_last_item_goes_to_owner_or_thief(void)
 {
     note("deque", 1, ledger_last_of_deque(items_wanted()));
 }
@@ -78,9 +77,9 @@ static void the_last_items_of_a_deque_have_one_winner_each(void)
 static const struct tap_test tests[] = {
     TAP_TEST_LIMIT(ring_items_are_taken_exactly_once, LIMIT_S),
     TAP_TEST_LIMIT(deque_items_are_taken_exactly_once, LIMIT_S),
-    TAP_TEST_LIMIT(injected_items_are_taken_exactly_once, LIMIT_S),
-    TAP_TEST_LIMIT(sent_items_arrive_exactly_once_and_in_order, LIMIT_S),
-    TAP_TEST_LIMIT(the_last_items_of_a_ring_have_one_winner_each, LIMIT_S),
-    TAP_TEST_LIMIT(the_last_items_of_a_deque_have_one_winner_each, LIMIT_S),
+    TAP_TEST_LIMIT(inject_items_are_taken_exactly_once, LIMIT_S),
+    TAP_TEST_LIMIT(mpsc_items_arrive_exactly_once_and_in_order, LIMIT_S),
+    TAP_TEST_LIMIT(ring_last_item_goes_to_owner_or_thief, LIMIT_S),
+    TAP_TEST_LIMIT(deque_last_item_goes_to_owner_or_thief, LIMIT_S),
 };
 TAP_MAIN(tests)

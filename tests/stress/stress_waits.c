@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   what is rare in a short time and sure to come in a long one: a wake that meets its park
- *         at every distance, sleeps of every length at every age of a runtime, a million timers.
- * Method: rounds by the million, with plain data in the hands of who is woken; real sleeps beside
- *         each other, compared with the clock; poll tasks that sleep, of which some are cancelled.
- *
- * Environment: WEFT_STRESS_PARKS   rounds of a park (default 1,000,000)
+ * Goal:   events that are rare in a short run and certain in a long one: an unpark at every
+ *         distance from its park, sleeps of every length at every age of a runtime, a million
+ *         timers.
+ * Method: millions of iterations, with plain data passed to the woken thread; real sleeps beside
+ *         each other, compared with the clock; poll tasks that sleep, some of which are cancelled.
+ * Environment: WEFT_STRESS_PARKS   iterations of a park (default 1,000,000)
  *              WEFT_STRESS_TIMERS  armed at once (default 1,000,000; 0.5 KiB of memory each)
  *              WEFT_STRESS_AGES    seconds over which sleeps begin (default 10)
  */
 #include <unistd.h>
 
-#include "proc_aids.h"
-#include "stress/storm.h"
+#include "proc_helpers.h"
+#include "stress/stress.h"
 
 /* ---- parks ----------------------------------------------------------------------------------- */
 
 struct pair {
     struct wf_parker parker;
     uint64_t rounds;
-    uint64_t letter;     /* plain: carried over by the wake */
-    wf_atomic_u32 heard; /* rounds that the other has come back from */
+    uint64_t payload;   /* plain: published by the unpark */
+    wf_atomic_u32 seen; /* iterations that the other thread has returned from */
 };
 
-static void *park_again_and_again(void *arg)
+static void *park_repeatedly(void *arg)
 {
     struct pair *pair = arg;
     struct wf_random random;
@@ -33,35 +33,35 @@ static void *park_again_and_again(void *arg)
             wf_spin_hint();
         }
         CHECK_EQ(wf_parker_park(&pair->parker, WF_FOREVER), 0);
-        CHECK_EQ(pair->letter, i);
-        raise_by_one(&pair->heard);
+        CHECK_EQ(pair->payload, i);
+        raise_by_one(&pair->seen);
     }
     return NULL;
 }
 
-/* behaviour 12: the wake comes before the park, after it, and between any two steps of it.  One
- * that is lost hangs the test, one too many is a round too early. */
-static void no_wake_is_lost_however_it_meets_the_park(void)
+/* behaviour 12: the unpark comes before the park, after it, and between any two steps of it.  A
+ * lost unpark hangs the test, an additional one is an iteration too early. */
+static void park_loses_no_unpark_at_any_distance(void)
 {
     struct pair pair = {.rounds = wanted("WEFT_STRESS_PARKS", 1000 * 1000)};
     struct wf_random random;
     pthread_t thread;
     wf_random_init(&random, tap_seed());
     wf_parker_init(&pair.parker);
-    start_thread(&thread, park_again_and_again, &pair);
+    start_thread(&thread, park_repeatedly, &pair);
     const int64_t begin_ns = wf_clock_now();
     for (uint64_t i = 1; i <= pair.rounds; i++) {
-        pair.letter = i;
+        pair.payload = i;
         for (unsigned dawdle = wf_random_below(&random, 64); dawdle > 0; dawdle--) {
             wf_spin_hint();
         }
         wf_parker_unpark(&pair.parker);
-        hold_for(&pair.heard, (uint32_t)i);
+        hold_for(&pair.seen, (uint32_t)i);
     }
     CHECK_EQ(wf_thread_join(thread), 0);
     tap_note("%ju rounds, %.1f us each", (uintmax_t)pair.rounds,
              (double)(wf_clock_now() - begin_ns) / 1e3 / (double)pair.rounds);
-    CHECK_EQ(wf_parker_park(&pair.parker, 0), -ETIMEDOUT); /* nothing is left */
+    CHECK_EQ(wf_parker_park(&pair.parker, 0), -ETIMEDOUT); /* no unpark is left */
 }
 
 /* ---- sleeps ---------------------------------------------------------------------------------- */
@@ -70,10 +70,10 @@ static const int64_t lengths_ms[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2
 
 enum { LENGTHS = sizeof(lengths_ms) / sizeof(lengths_ms[0]), AGES_MAX = 100 };
 
-/* How late they were; plain, each by the one who slept. */
+/* Their lateness; plain, each written by its sleeper. */
 static int64_t late_ns[LENGTHS][AGES_MAX];
 
-static intptr_t sleep_and_look(void *arg)
+static intptr_t sleep_and_measure(void *arg)
 {
     int64_t *late = arg;
     const size_t row = (size_t)(late - late_ns[0]) / AGES_MAX;
@@ -98,7 +98,7 @@ static void sleep_at_every_age(weft_runtime *runtime, size_t ages)
     for (size_t age = 0; age < ages; age++) {
         CHECK_EQ(weft_sleep_until(begin + (weft_time)age * WEFT_SECOND), 0);
         for (size_t row = 0; row < LENGTHS; row++) {
-            tasks[age][row] = go_into(runtime, sleep_and_look, &late_ns[row][age]);
+            tasks[age][row] = go_into(runtime, sleep_and_measure, &late_ns[row][age]);
         }
     }
     for (size_t age = 0; age < ages; age++) {
@@ -106,9 +106,9 @@ static void sleep_at_every_age(weft_runtime *runtime, size_t ages)
     }
 }
 
-/* behaviour 54: of the sleeps of each length a quarter has to be as good as all are on a machine
- * that has nothing else to do.  The wheel alone, at other ages, is tests/unit/time/test_wheel.c. */
-static void sleeps_are_never_early_and_hardly_late(void)
+/* behaviour 54: a quarter of the sleeps of each length must be as punctual as all sleeps are on an
+ * idle machine.  tests/unit/time/test_wheel.c tests the wheel alone, at other ages. */
+static void sleep_is_never_early_and_rarely_late(void)
 {
     const size_t ages = (size_t)wanted("WEFT_STRESS_AGES", 10) + 1;
     CHECK(ages <= AGES_MAX);
@@ -126,7 +126,7 @@ static void sleeps_are_never_early_and_hardly_late(void)
                      i == 0 ? "steal" : "reactor", (intmax_t)lengths_ms[row],
                      (double)late_ns[row][0] / 1e6, (double)late_ns[row][half] / 1e6,
                      (double)late_ns[row][ages - 1] / 1e6);
-            CHECK(late_ns[row][ages / 4] < 2 * WEFT_MILLISECOND);
+            CHECK_TIME(late_ns[row][ages / 4] < 2 * WEFT_MILLISECOND);
         }
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
     }
@@ -139,7 +139,7 @@ struct sleeper {
     weft_sleep_future nap;
 };
 
-static wf_atomic_u32 is_asleep; /* tasks that have polled their nap */
+static wf_atomic_u32 is_asleep; /* tasks that have polled their sleep */
 
 static weft_poll sleep_without_a_stack(weft_cx *cx, void *arg, intptr_t *result)
 {
@@ -159,8 +159,8 @@ static size_t timers_wanted(void)
 {
     enum { SLEEPER_BYTES = 1024 };
     size_t count = (size_t)wanted("WEFT_STRESS_TIMERS", 1000 * 1000);
-#ifdef WF_SWITCH_NOTICED
-    count = count < 20000 ? count : 20000; /* a sanitizer's time */
+#ifdef WF_SWITCH_SANITIZED
+    count = count < 20000 ? count : 20000; /* sanitizers are slower */
 #endif
     if (count * SLEEPER_BYTES > (size_t)sysconf(_SC_AVPHYS_PAGES) * wf_page_size()) {
         tap_skip("not enough memory");
@@ -168,9 +168,9 @@ static size_t timers_wanted(void)
     return count;
 }
 
-/* behaviour 55, S4.1: half of them end by themselves, at times of their own, the others would take
- * an hour and are cancelled: gone at once, with their timers. */
-static void a_million_timers_are_armed(void)
+/* behaviour 55, S4.1: half of the timers fire at different times; the others would take an hour and
+ * are cancelled: the tasks end at once, with their timers. */
+static void timer_million_can_be_armed(void)
 {
     const size_t count = timers_wanted();
     const uint64_t blocks = blocks_out();
@@ -185,7 +185,7 @@ static void a_million_timers_are_armed(void)
     wf_store_relaxed(&is_asleep, 0);
     for (size_t i = 0; i < count; i++) {
         struct sleeper sleeper = {.at = weft_in(3600 * WEFT_SECOND)};
-        if (i % 2 == 0) { /* somewhere in the fourth and fifth second from now */
+        if (i % 2 == 0) { /* in the fourth or fifth second */
             sleeper.at = weft_in(3 * WEFT_SECOND) +
                          (weft_time)(i * 7919 % count) * (2 * WEFT_SECOND / (weft_time)count);
             last = sleeper.at > last ? sleeper.at : last;
@@ -205,11 +205,11 @@ static void a_million_timers_are_armed(void)
     for (size_t i = 1; i < count; i += 2) {
         CHECK_EQ(weft_await(tasks[i]), -ECANCELED);
     }
-    tap_note("half of them cancelled in %.1f s", (double)(weft_now() - armed) / 1e9);
+    tap_note("half of the timers cancelled in %.1f s", (double)(weft_now() - armed) / 1e9);
     for (size_t i = 0; i < count; i += 2) {
         CHECK_EQ(weft_await(tasks[i]), 0);
     }
-    tap_note("all had ended %.1f ms after the last one's time", (double)(weft_now() - last) / 1e6);
+    tap_note("all had ended %.1f ms after the last deadline", (double)(weft_now() - last) / 1e6);
     wait_until_empty(runtime);
     CHECK_EQ(weft_runtime_close(runtime, -1), 0);
     CHECK_EQ(blocks_out(), blocks);
@@ -217,8 +217,8 @@ static void a_million_timers_are_armed(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST_LIMIT(no_wake_is_lost_however_it_meets_the_park, LIMIT_S),
-    TAP_TEST_LIMIT(sleeps_are_never_early_and_hardly_late, LIMIT_S),
-    TAP_TEST_LIMIT(a_million_timers_are_armed, LIMIT_S),
+    TAP_TEST_LIMIT(park_loses_no_unpark_at_any_distance, LIMIT_S),
+    TAP_TEST_LIMIT(sleep_is_never_early_and_rarely_late, LIMIT_S),
+    TAP_TEST_LIMIT(timer_million_can_be_armed, LIMIT_S),
 };
 TAP_MAIN(tests)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Runs unittest tests and prints TAP, the form that tests/run.sh adds up."""
+"""Runs unittest tests and prints TAP for tests/run.sh."""
 import sys
 import unittest
 
 
 class TapResult(unittest.TestResult):
-    """One line a test; why it failed follows as a remark."""
+    """Prints one line per test; the reason of a failure follows as a remark."""
 
     def __init__(self):
         super().__init__()
@@ -35,12 +35,12 @@ class TapResult(unittest.TestResult):
         self._report(True, test, directive=f" # SKIP {reason}")
 
     def addSubTest(self, test, subtest, err):
-        # unittest calls no addSuccess for a test with a failed part, so this line replaces it.
+        # unittest does not call addSuccess for a test with a failed subtest: this line replaces it.
         super().addSubTest(test, subtest, err)
         if err is not None:
             self._report(False, subtest, remark=self._exc_info_to_string(err, test))
 
-    # Neither is used; if one ever is, it must not vanish from the count.
+    # No test uses these two; if a test does, it must count.
     def addExpectedFailure(self, test, err):
         self.addError(test, err)
 
@@ -50,7 +50,7 @@ class TapResult(unittest.TestResult):
 
 
 def main():
-    """Runs the tests of the program that calls; exits with 1 when one failed."""
+    """Runs the tests of the calling program; exits with 1 if a test failed."""
     suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
     result = TapResult()
     suite.run(result)

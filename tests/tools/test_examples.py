@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Goal:   what a newcomer tries first works: the examples do what they say, the README shows one that
-        exists, and the demonstration comes to its end.
-Method: an example says in its first comment what it prints; it is run with one worker and with
-        several, and must print that and nothing else.
+Goal:   the examples print what their comments say, the program in the README is an example, and the
+        demonstration runs to its end.
+Method: the first comment of an example contains its output.  Each test runs an example with one
+        worker and with several, and compares its output with the comment.
 """
 import os
 import re
@@ -27,8 +27,8 @@ def read(path):
         return stream.read()
 
 
-def promised(source):
-    """What the first comment says after "Prints:"."""
+def documented_output(source):
+    """The text after "Prints:" in the first comment."""
     comment = re.search(r"Prints:\n \*\n(.*?) \*/", source, re.S).group(1)
     return "".join(line[len(" *     "):] + "\n" for line in comment.splitlines())
 
@@ -41,10 +41,10 @@ def run(name, *arguments, **environment):
 
 class Examples(unittest.TestCase):
     def check(self, name, *arguments, instead=(), lines_max=LINES_MAX):
-        """`instead`: pairs of what stands in the promise and what the arguments make of it."""
+        """`instead`: pairs of documented text and what replaces it for these arguments."""
         source = read(f"examples/{name}.c")
         self.assertLess(source.count("\n"), lines_max)
-        text = promised(source)
+        text = documented_output(source)
         for old, new in instead:
             self.assertIn(old, text)
             text = text.replace(old, new)
@@ -52,17 +52,17 @@ class Examples(unittest.TestCase):
             end = run(name, *arguments, WEFT_WORKERS=workers)
             self.assertEqual((end.returncode, end.stdout, end.stderr), (0, text, ""))
 
-    def test_every_example_is_tried(self):
+    def test_examples_all_have_a_test(self):
         names = {name[:-2] for name in os.listdir(os.path.join(ROOT, "examples"))
                  if name.endswith(".c")}
-        tried = {name[len("test_the_example_"):] for name in dir(self)
-                 if name.startswith("test_the_example_")}
-        self.assertEqual(names, tried | {"demo", "http"})  # the last in test_http.py
+        tried = {name[len("test_example_"):] for name in dir(self)
+                 if name.startswith("test_example_")}
+        self.assertEqual(names, tried | {"demo", "http"})  # test_http.py tests http
 
-    def test_the_example_cancel(self):
+    def test_example_cancel(self):
         self.check("cancel")
 
-    def test_the_example_crowded(self):
+    def test_example_crowded(self):
         end = run("crowded", "100")
         self.assertEqual((end.returncode, end.stderr), (0, ""))
         rows = re.findall(r"^  (alone|beside [a-z0-9 ]+?) +(\d+) +(\d+) +(\d+) +(\d+)$",
@@ -72,25 +72,25 @@ class Examples(unittest.TestCase):
             self.assertGreater(int(answered), 0)
             self.assertTrue(int(half) <= int(most) <= int(longest))
 
-    def test_the_example_download(self):
+    def test_example_download(self):
         self.check("download", lines_max=2 * LINES_MAX)  # a server and a client
 
-    def test_the_example_echo(self):
+    def test_example_echo(self):
         self.check("echo")
 
-    def test_the_example_fib(self):
+    def test_example_fib(self):
         self.check("fib")
 
-    def test_the_example_hello(self):
+    def test_example_hello(self):
         self.check("hello")
 
-    def test_the_example_lookup(self):
+    def test_example_lookup(self):
         self.check("lookup", "127.0.0.1", "::1")
         end = run("lookup", "localhost")
         self.assertEqual((end.returncode, end.stderr), (0, ""))
         self.assertRegex(end.stdout, r"^localhost:( 127\.0\.0\.1| ::1)+\n$")
 
-    def test_the_example_mandelbrot(self):
+    def test_example_mandelbrot(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "small.ppm")
             self.check("mandelbrot", path, "60",
@@ -101,32 +101,32 @@ class Examples(unittest.TestCase):
             self.assertTrue(picture.startswith(head))
             pixels = picture[len(head):]
             self.assertEqual(len(pixels), 60 * 40 * 3)
-            middle = 3 * (20 * 60 + 44)  # 0, in the set; left above, far outside
+            middle = 3 * (20 * 60 + 44)  # 0, in the set; the corner is far outside
             self.assertEqual((pixels[middle], pixels[0]), (0, 1))
 
-    def test_the_example_nqueens(self):
+    def test_example_nqueens(self):
         self.check("nqueens")
 
-    def test_the_example_philosophers(self):
+    def test_example_philosophers(self):
         self.check("philosophers")
 
-    def test_the_example_pool(self):
+    def test_example_pool(self):
         self.check("pool")
 
-    def test_the_example_hog(self):
+    def test_example_hog(self):
         self.check("hog")
 
-    def test_the_example_limiter(self):
+    def test_example_limiter(self):
         self.check("limiter")
 
-    def test_the_example_pipeline(self):
+    def test_example_pipeline(self):
         self.check("pipeline")
 
-    def test_the_example_pipeline_of_children(self):
+    def test_example_pipeline_of_children(self):
         self.check("pipeline_of_children")
 
-    def test_the_example_proxy(self):
-        """A server that answers when it has heard the end: so the proxy has to pass that on."""
+    def test_example_proxy(self):
+        """The server answers after end of file, so the proxy must pass on the end of file."""
         self.assertLess(read("examples/proxy.c").count("\n"), LINES_MAX)
         for workers in ("1", "2", "5"):
             with socket.create_server(("127.0.0.1", 0)) as server:
@@ -151,36 +151,36 @@ class Examples(unittest.TestCase):
                 sender = threading.Thread(
                     target=lambda: (client.sendall(sent), client.shutdown(socket.SHUT_WR)))
                 sender.start()
-                heard = b"".join(iter(lambda: far.recv(65536), b""))
+                received = b"".join(iter(lambda: far.recv(65536), b""))
                 sender.join()
-                self.assertEqual(heard, sent)
+                self.assertEqual(received, sent)
                 far.sendall(b"all of it")
             self.assertEqual(b"".join(iter(lambda: client.recv(65536), b"")), b"all of it")
 
-    def test_the_example_pubsub(self):
+    def test_example_pubsub(self):
         self.check("pubsub")
 
-    def test_the_example_ring(self):
+    def test_example_ring(self):
         self.check("ring")
 
-    def test_the_example_scope(self):
+    def test_example_scope(self):
         self.check("scope")
 
-    def test_the_example_sort(self):
+    def test_example_sort(self):
         self.check("sort", "30001", instead=(("10000000", "30001"),))
 
-    def test_the_example_sieve(self):
+    def test_example_sieve(self):
         self.check("sieve")
 
-    def test_the_example_sum(self):
+    def test_example_sum(self):
         self.check("sum")
 
-    def test_the_example_timeout(self):
+    def test_example_timeout(self):
         self.check("timeout")
 
 
 class Readme(unittest.TestCase):
-    def test_the_readme_shows_hello(self):
+    def test_readme_shows_hello(self):
         source = read("examples/hello.c")
         program = source[source.index("#include <"):]
         self.assertLessEqual(program.count("\n"), README_LINES_MAX)
@@ -188,14 +188,14 @@ class Readme(unittest.TestCase):
 
 
 class Demonstration(unittest.TestCase):
-    def test_it_comes_to_its_end(self):
+    def test_demo_runs_to_its_end(self):
         end = run("demo")
         self.assertEqual((end.returncode, end.stderr), (0, ""), end.stdout)
         self.assertIn("1111111 tasks", end.stdout)
         self.assertIn("1006000 hops", end.stdout)
         self.assertIn("times as fast", end.stdout)
         self.assertTrue(all(ord(" ") <= ord(char) <= ord("~") or char == "\n"
-                            for char in end.stdout), "nobody watches: no bar is drawn")
+                            for char in end.stdout), "stdout is no terminal, and a bar was drawn")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Goal:   the example http serves what it says, to clients that behave and to those that do not.
-Method: curl and wrk where they are, and plain sockets, which send what no client would.  The
-        server chooses its port and says so; when a test is done it is stopped by a signal, and has
-        to end well.
+Goal:   the example http serves well-behaved and misbehaving clients as its comment says.
+Method: the tests use curl and wrk if they are installed, and plain sockets for requests that no
+        regular client sends.  The server chooses its port and prints it.  At its end a test stops
+        the server with a signal, and the server must exit with status 0.
 """
 import os
 import re
@@ -24,18 +24,18 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.environ.get("WEFT_TEST_BUILD", os.path.join(ROOT, "build", "dev"))
 LINES_MAX = 300
 TIMEOUT = 60
-PATIENCE_MS = 10000
+TIMEOUT_MS = 10000
 HELLO = b"Hello, world!\n"
-BIG = bytes(range(256)) * 40000  # more than the buffers of a connection hold
+BIG = bytes(range(256)) * 40000  # more than the socket buffers hold
 GET = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 def needs(program):
-    return unittest.skipUnless(shutil.which(program), f"no {program}: apt-get install {program}")
+    return unittest.skipUnless(shutil.which(program), f"{program} is not installed")
 
 
 def until(condition):
-    """Waits for what another process does and tells nobody."""
+    """Polls for a condition that another process causes without a notification."""
     end = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > end:
@@ -52,7 +52,7 @@ class Answer:
 
 
 class Client:
-    """A connection that says which bytes it sends, and takes answers apart."""
+    """A connection that sends exactly the given bytes, and parses the answers."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
@@ -104,20 +104,20 @@ class HttpCase(unittest.TestCase):
         self.write("sub/a b.txt", b"text")
         self.write("big", BIG)
         self.write("empty.css", b"")
-        self.write("../secret", b"nobody sees this")
+        self.write("../secret", b"not served")
         self.server = None
 
     def write(self, path, content):
         with open(os.path.join(self.root, path), "wb") as stream:
             stream.write(content)
 
-    def start(self, workers=2, patience_ms=PATIENCE_MS, files_max=None):
+    def start(self, workers=2, timeout_ms=TIMEOUT_MS, files_max=None):
         def limit():
             if files_max is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
 
         self.server = subprocess.Popen(
-            [os.path.join(BUILD, "http"), "127.0.0.1:0", self.root, str(patience_ms)],
+            [os.path.join(BUILD, "http"), "127.0.0.1:0", self.root, str(timeout_ms)],
             env={**os.environ, "WEFT_WORKERS": str(workers)}, preexec_fn=limit,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.clean)
@@ -130,7 +130,7 @@ class HttpCase(unittest.TestCase):
         self.server.communicate()
 
     def stop(self):
-        """The server ends by itself, and has nothing to complain of."""
+        """Stops the server with SIGTERM; it must exit with 0 and print no error."""
         self.server.send_signal(signal.SIGTERM)
         _, errors = self.server.communicate(timeout=TIMEOUT)
         self.assertEqual((self.server.returncode, errors), (0, ""))
@@ -143,18 +143,18 @@ class HttpCase(unittest.TestCase):
             return client.send(GET).answer().body == HELLO
 
     def descriptors(self, kind=""):
-        """How many the server has open."""
+        """The number of open descriptors of the server."""
         folder = f"/proc/{self.server.pid}/fd"
         count = 0
         for name in os.listdir(folder):
             try:
                 count += os.readlink(os.path.join(folder, name)).startswith(kind)
             except FileNotFoundError:
-                pass  # closed meanwhile
+                pass  # the server has closed it meanwhile
         return count
 
-    def until_alone(self):
-        """No connection is left: the only socket is the one that listens."""
+    def until_disconnected(self):
+        """Waits until no connection is open: the only socket is the listener."""
         until(lambda: self.descriptors("socket:") == 1)
 
 
@@ -182,14 +182,14 @@ class Programs(HttpCase):
         self.stop()
 
     @needs("curl")
-    def test_curl_uses_a_connection_again(self):
+    def test_curl_reuses_a_connection(self):
         self.start()
         out = self.curl("-w", "%{num_connects}\n", *[self.url + "hello"] * 3)
         self.assertEqual(out, HELLO + b"1\n" + HELLO + b"0\n" + HELLO + b"0\n")
         self.stop()
 
     @needs("curl")
-    def test_curl_hears_that_it_may_not_post(self):
+    def test_curl_put_is_not_allowed(self):
         self.start()
         body = os.path.join(self.root, "big")
         out = self.curl("-w", "%{http_code} %header{allow}", "-T", body, self.url + "hello")
@@ -211,7 +211,7 @@ class Programs(HttpCase):
 
 
     @needs("wrk")
-    def test_the_benchmark_shows_a_figure(self):
+    def test_benchmark_prints_figures(self):
         end = subprocess.run([os.path.join(ROOT, "bench", "http.py"), "--build", BUILD, "--peers",
                               self.root, "--reps", "1"], timeout=2 * TIMEOUT, capture_output=True,
                              text=True, check=False)
@@ -221,11 +221,11 @@ class Programs(HttpCase):
 
 
 class Requests(HttpCase):
-    def test_the_example_is_short(self):
+    def test_example_is_short(self):
         with open(os.path.join(ROOT, "examples", "http.c"), encoding="utf-8") as stream:
             self.assertLess(len(stream.readlines()), LINES_MAX)
 
-    def test_requests_that_come_together_are_answered_in_order(self):
+    def test_pipelined_requests_are_answered_in_order(self):
         paths = (b"/hello", b"/sub/a%20b.txt", b"/none", b"/big", b"/hello")
         sizes = [(200, 14), (200, 4), (404, 9), (200, len(BIG)), (200, 14)]
         for workers in (1, 2, 5):
@@ -234,11 +234,12 @@ class Requests(HttpCase):
                 client.send(b"".join(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path
                                      for path in paths * 3))
                 answers = [client.answer() for _ in range(15)]
-                self.assertEqual([(one.status, len(one.body)) for one in answers], sizes * 3)
+                self.assertEqual([(answer.status, len(answer.body)) for answer in answers],
+                                 sizes * 3)
                 self.assertEqual(answers[3].body, BIG)
             self.stop()
 
-    def test_a_request_may_come_byte_by_byte(self):
+    def test_request_may_arrive_byte_by_byte(self):
         self.start()
         with self.client() as client:
             client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -247,7 +248,7 @@ class Requests(HttpCase):
             self.assertEqual([client.answer().body for _ in range(2)], [HELLO, HELLO])
         self.stop()
 
-    def test_head_gives_the_same_without_the_body(self):
+    def test_head_answer_equals_get_without_the_body(self):
         self.start()
         with self.client() as client:
             for path in (b"/hello", b"/big", b"/none"):
@@ -259,7 +260,7 @@ class Requests(HttpCase):
                 self.assertRegex(head.headers["Date"], r"^\w{3}, \d\d \w{3} \d{4} \d\d:.* GMT$")
         self.stop()
 
-    def test_who_decides_how_long_a_connection_lasts(self):
+    def test_connection_header_controls_keep_alive(self):
         self.start()
         for version, header, says in ((b"1.1", b"", None), (b"1.1", b"close", "close"),
                                       (b"1.1", b"Close, keep-alive", "close"),
@@ -276,18 +277,18 @@ class Requests(HttpCase):
                     self.assertEqual(client.send(GET).answer().body, HELLO)
         self.stop()
 
-    def test_a_client_may_close_its_side_first(self):
+    def test_client_may_shut_down_first(self):
         self.start()
         with self.client() as client:
             client.send(GET + GET).socket.shutdown(socket.SHUT_WR)
             self.assertEqual([client.answer().body for _ in range(2)], [HELLO, HELLO])
             self.assertTrue(client.is_at_end())
-        with self.client() as client:  # a head that is cut off is no request
+        with self.client() as client:  # a truncated head is not a request
             client.send(GET[:-2]).socket.shutdown(socket.SHUT_WR)
             self.assertTrue(client.is_at_end())
         self.stop()
 
-    def test_a_target_may_name_the_host(self):
+    def test_target_may_contain_the_host(self):
         self.start()
         with self.client() as client:
             for target in (b"http://a/hello", b"HTTP://a:80/hello?x", b"/%68ello", b"//hello"):
@@ -300,7 +301,7 @@ class Requests(HttpCase):
 
 class Refusals(HttpCase):
     def check(self, request, status):
-        """It is refused, the answer arrives, and the connection ends."""
+        """The server answers the request with `status` and closes the connection."""
         with self.subTest(request[:60]), self.client() as client:
             client.send(request)
             answer = client.answer()
@@ -308,7 +309,7 @@ class Refusals(HttpCase):
             client.socket.shutdown(socket.SHUT_WR)
             self.assertTrue(client.is_at_end())
 
-    def test_what_is_no_request_is_refused(self):
+    def test_malformed_requests_are_rejected(self):
         self.start()
         for line in (b"GET", b"GET /", b"GET / ", b"GET  / HTTP/1.1", b"GET / HTTP/1.1 ",
                      b"\x16\x03", b"GET / HTTP/1.", b"GET / HTTP/1.\0", b"GET / http/1.1",
@@ -328,7 +329,7 @@ class Refusals(HttpCase):
         self.check(b"GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400)
         self.stop()
 
-    def test_what_is_not_done_here_is_refused(self):
+    def test_unsupported_requests_are_rejected(self):
         self.start()
         self.check(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", 405)
         self.check(b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 501)
@@ -339,7 +340,7 @@ class Refusals(HttpCase):
         self.check(chunks % b"gzip, chunked", 501)
         self.stop()
 
-    def test_a_body_is_never_taken_for_a_request(self):
+    def test_body_is_never_parsed_as_a_request(self):
         self.start()
         with self.client() as client:
             client.send(GET[:-2] + b"Content-Length: %d\r\n\r\n" % len(GET) + GET)
@@ -348,9 +349,9 @@ class Refusals(HttpCase):
             self.assertTrue(client.is_at_end())
         self.stop()
 
-    def test_a_head_has_a_largest_size(self):
+    def test_head_size_is_limited(self):
         self.start()
-        with self.client() as client:  # close to it
+        with self.client() as client:  # just below the limit
             client.send(GET[:-2] + b"A: %s\r\n\r\n" % (b"x" * 8000))
             self.assertEqual(client.answer().body, HELLO)
         self.check(b"GET / HTTP/1.1\r\nA: " + b"x" * 100000, 431)
@@ -359,7 +360,7 @@ class Refusals(HttpCase):
         self.check(b"GET /" + b"x" * 1024 + b" HTTP/1.1\r\n\r\n", 414)
         self.stop()
 
-    def test_nothing_is_had_from_beyond_the_folder(self):
+    def test_files_outside_the_folder_are_not_served(self):
         self.start()
         os.symlink("../secret", os.path.join(self.root, "link"))
         os.symlink("..", os.path.join(self.root, "up"))
@@ -380,8 +381,8 @@ class Refusals(HttpCase):
 
 
 class Trouble(HttpCase):
-    def test_a_silent_client_is_left(self):
-        self.start(patience_ms=1000)
+    def test_silent_client_is_disconnected(self):
+        self.start(timeout_ms=1000)
         with self.client() as mute, self.client() as idle, self.client() as slow:
             idle.send(GET)
             slow.send(GET[:-1])
@@ -392,18 +393,18 @@ class Trouble(HttpCase):
             self.assertTrue(mute.is_at_end())
         self.stop()
 
-    def test_a_client_that_takes_nothing_is_left(self):
-        self.start(patience_ms=200)
+    def test_client_that_reads_nothing_is_disconnected(self):
+        self.start(timeout_ms=200)
         with self.client() as client:
             client.send(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n")
             client.more()
-            self.until_alone()
+            self.until_disconnected()
             while client.more():
                 pass
             self.assertLess(len(client.rest), len(BIG))
         self.stop()
 
-    def test_a_client_may_vanish(self):
+    def test_client_may_reset_the_connection(self):
         self.start()
         for request in (b"", GET[:9], GET, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n"):
             client = self.client().send(request)
@@ -411,10 +412,10 @@ class Trouble(HttpCase):
                 client.more()
             client.reset()
         self.assertTrue(self.is_alive())
-        self.until_alone()
+        self.until_disconnected()
         self.stop()
 
-    def test_a_file_may_become_shorter(self):
+    def test_file_may_shrink_during_the_answer(self):
         self.start()
         with self.client() as client:
             client.send(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -424,7 +425,7 @@ class Trouble(HttpCase):
                 client.answer()
         self.stop()
 
-    def test_it_survives_a_lack_of_descriptors(self):
+    def test_server_survives_a_lack_of_descriptors(self):
         self.start(files_max=40)
         clients = [self.client().send(GET) for _ in range(60)]
         self.assertEqual(clients[0].answer().body, HELLO)
@@ -439,11 +440,11 @@ class Trouble(HttpCase):
 
 class End(HttpCase):
     def begin(self, client):
-        """The head of a request is under way: the server has taken its first bytes, as these came
-        with a request that was answered.  Connections made before were accepted before."""
+        """Sends a request and the first bytes of a second one, and receives the first answer.  The
+        server has then read these bytes, and accepted all connections made before."""
         self.assertEqual(client.send(GET + GET[:9]).answer().body, HELLO)
 
-    def test_the_request_under_way_is_finished_and_no_other_taken(self):
+    def test_signal_lets_the_current_request_finish(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             for workers in (1, 5):
                 self.start(workers=workers)
@@ -461,7 +462,7 @@ class End(HttpCase):
                 _, errors = self.server.communicate(timeout=TIMEOUT)
                 self.assertEqual((self.server.returncode, errors), (0, ""))
 
-    def test_a_second_signal_waits_for_nobody(self):
+    def test_second_signal_ends_the_server_at_once(self):
         self.start()
         with self.client() as idle, self.client() as busy:
             self.begin(busy)
@@ -472,15 +473,16 @@ class End(HttpCase):
             self.assertEqual(self.server.returncode, 1)
             self.assertIn("http: ", errors)
 
-    def test_it_says_why_it_does_not_begin(self):
+    def test_server_reports_why_it_cannot_start(self):
         self.start()
-        for arguments, said in (((), "usage: "), (("127.0.0.1:0",), "usage: "),
-                                (("127.0.0.1:0", "/none"), "http: No such file"),
-                                ((f"127.0.0.1:{self.port}", "/"), "http: Address already in use")):
+        for arguments, message in (((), "usage: "), (("127.0.0.1:0",), "usage: "),
+                                   (("127.0.0.1:0", "/none"), "http: No such file"),
+                                   ((f"127.0.0.1:{self.port}", "/"),
+                                    "http: Address already in use")):
             end = subprocess.run([os.path.join(BUILD, "http"), *arguments], timeout=TIMEOUT,
                                  capture_output=True, text=True, check=False)
             self.assertEqual((end.returncode, end.stdout), (1, ""))
-            self.assertTrue(end.stderr.startswith(said), end.stderr)
+            self.assertTrue(end.stderr.startswith(message), end.stderr)
         self.stop()
 
 

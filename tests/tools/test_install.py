@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Goal:   what `make install` leaves behind is enough: a program finds the library through pkg-config
-        or through CMake, in C and in C++, wherever the installation was moved to.
-Method: installs into a folder, moves it, and builds the README's program against it.
+Goal:   the files that `make install` copies suffice: programs in C and C++ find the library through
+        pkg-config or CMake, also after the installation was moved.
+Method: each test installs into a folder, moves the folder, and builds the program of the README
+        against it.
 """
 import os
 import shutil
@@ -27,7 +28,7 @@ target_link_libraries(hello PRIVATE weft::weft)
 
 def needs(*commands):
     missing = [command for command in commands if shutil.which(command) is None]
-    return unittest.skipIf(missing, f"no {', '.join(missing)}")
+    return unittest.skipIf(missing, f"{', '.join(missing)} is not installed")
 
 
 class Install(unittest.TestCase):
@@ -51,12 +52,12 @@ class Install(unittest.TestCase):
                 for folder, _, names in os.walk(self.prefix) for name in names}
 
     def flags(self, *wanted):
-        """What pkg-config says of the installation, wherever its file lies."""
+        """The output of pkg-config for the installation; finds weft.pc in any folder."""
         [file] = [path for path in self.installed() if path.endswith("/weft.pc")]
         path = os.path.join(self.prefix, os.path.dirname(file))
         return self.call("pkg-config", *wanted, "weft", PKG_CONFIG_PATH=path).split()
 
-    def test_headers_and_library_and_nothing_private(self):
+    def test_install_copies_public_headers_and_library_only(self):
         headers = {f"include/weft/{name}"
                    for name in os.listdir(os.path.join(ROOT, "include", "weft"))}
         installed = self.installed()
@@ -65,17 +66,17 @@ class Install(unittest.TestCase):
                          ["libweft.a"])
 
     @needs("cc", "pkg-config")
-    def test_a_c_program_builds_through_pkg_config(self):
+    def test_pkg_config_builds_a_c_program(self):
         self.call("cc", HELLO, *self.flags("--cflags", "--libs"), "-o", "hello")
         self.assertEqual(self.call("./hello"), OUTPUT)
 
     @needs("cc", "pkg-config")
-    def test_a_program_with_io_builds_through_pkg_config(self):
-        source = os.path.join(ROOT, "examples", "echo.c") # needs all that I/O is linked with
+    def test_pkg_config_builds_a_program_with_io(self):
+        source = os.path.join(ROOT, "examples", "echo.c") # needs all libraries that I/O links
         self.call("cc", source, *self.flags("--cflags", "--libs"), "-o", "echo")
 
     @needs("c++", "pkg-config")
-    def test_a_cxx_program_builds_through_pkg_config(self):
+    def test_pkg_config_builds_a_cxx_program(self):
         self.call("c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-x", "c++",
                   HELLO, "-x", "none", *self.flags("--cflags", "--libs"), "-o", "hello")
         self.assertEqual(self.call("./hello"), OUTPUT)
@@ -87,7 +88,7 @@ class Install(unittest.TestCase):
         self.assertEqual(self.flags("--modversion"), [".".join(line[2] for line in lines)])
 
     @needs("cc")
-    def test_a_cmake_project_finds_it(self):
+    def test_cmake_project_finds_the_library(self):
         with open(os.path.join(self.root, "CMakeLists.txt"), "w", encoding="utf-8") as project:
             project.write(PROJECT.format(hello=HELLO))
         self.call("cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.prefix}")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   every block comes from the allocator that is set, is counted, and can be refused.
- * Method: allocators that note what they are asked for; the counters before and after; the n-th
- *         allocation made to fail for each n.
+ * Goal:   every block comes from the installed allocator, is counted, and can be refused.
+ * Method: allocators that record the requests they get; the counters before and after; the n-th
+ *         allocation fails, for each n.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "aids.h"
 #include "base/base.h"
+#include "helpers.h"
 
 static struct wf_alloc_stats stats_now(void)
 {
@@ -21,15 +21,15 @@ static struct wf_alloc_stats stats_now(void)
     return stats;
 }
 
-/* ---- libc's -------------------------------------------------------------------------------- */
+/* ---- libc's allocator ---------------------------------------------------------------------- */
 
-static void blocks_are_writable_and_counted(void)
+static void alloc_gives_writable_blocks_and_counts_them(void)
 {
     enum { BLOCKS = 100 };
     void *blocks[BLOCKS];
     const struct wf_alloc_stats before = stats_now();
     for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = wf_alloc(i * 7); /* 0 too */
+        blocks[i] = wf_alloc(i * 7); /* includes size 0 */
         CHECK(blocks[i] != NULL);
         CHECK_EQ((uintptr_t)blocks[i] % _Alignof(max_align_t), 0);
         memset(blocks[i], 0xa5, i == 0 ? 1 : i * 7);
@@ -43,7 +43,7 @@ static void blocks_are_writable_and_counted(void)
     CHECK_EQ(stats_now().refused, before.refused);
 }
 
-static void zeroed_blocks_are_zero_even_when_used_before(void)
+static void alloc_zeroed_clears_reused_blocks(void)
 {
     const size_t count = 33;
     const size_t size = 7;
@@ -61,10 +61,11 @@ static void zeroed_blocks_are_zero_even_when_used_before(void)
     wf_free(empty);
 }
 
-static void a_count_times_size_that_overflows_is_refused(void)
+static void alloc_zeroed_refuses_count_times_size_overflow(void)
 {
     const struct wf_alloc_stats before = stats_now();
-    volatile size_t half = SIZE_MAX / 2; /* volatile: the compiler would see it and warn */
+    /* volatile: the compiler would see the overflow and warn */
+    volatile size_t half = SIZE_MAX / 2;
     CHECK(wf_alloc_zeroed(half + 2, 2) == NULL);
     CHECK(wf_alloc_zeroed(2, half + 2) == NULL);
     CHECK(wf_alloc_zeroed(SIZE_MAX, SIZE_MAX) == NULL);
@@ -72,7 +73,7 @@ static void a_count_times_size_that_overflows_is_refused(void)
     CHECK_EQ(stats_now().allocated, before.allocated);
 }
 
-static void alignment_is_kept_for_every_power_of_two(void)
+static void alloc_aligned_keeps_every_power_of_two(void)
 {
     for (size_t alignment = 1; alignment <= 1u << 16; alignment *= 2) {
         void *block = wf_alloc_aligned(alignment, 3);
@@ -83,7 +84,7 @@ static void alignment_is_kept_for_every_power_of_two(void)
     }
 }
 
-static void free_of_null_is_nothing(void)
+static void free_accepts_null(void)
 {
     const struct wf_alloc_stats before = stats_now();
     wf_free(NULL);
@@ -100,7 +101,7 @@ static void align_to_zero(void)
     wf_free(wf_alloc_aligned(0, 8));
 }
 
-static void an_alignment_that_is_no_power_of_two_panics_with_assertions(void)
+static void alloc_aligned_asserts_power_of_two_alignment(void)
 {
     void (*const runs[])(void) = {align_to_three, align_to_zero};
     for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
@@ -115,14 +116,14 @@ static void an_alignment_that_is_no_power_of_two_panics_with_assertions(void)
     }
 }
 
-/* ---- another allocator --------------------------------------------------------------------- */
+/* ---- a custom allocator -------------------------------------------------------------------- */
 
 static size_t last_alignment;
 static size_t last_size;
 static int hook_allocs;
 static int hook_frees;
 
-static void *noting_alloc(size_t alignment, size_t size)
+static void *recording_alloc(size_t alignment, size_t size)
 {
     last_alignment = alignment;
     last_size = size;
@@ -130,7 +131,7 @@ static void *noting_alloc(size_t alignment, size_t size)
     return malloc(size);
 }
 
-static void noting_free(void *memory)
+static void recording_free(void *memory)
 {
     hook_frees++;
     free(memory);
@@ -144,18 +145,18 @@ static void *refusing_alloc(size_t alignment, size_t size)
     return NULL;
 }
 
-static const struct wf_allocator noting = {noting_alloc, noting_free};
-static const struct wf_allocator refusing = {refusing_alloc, noting_free};
+static const struct wf_allocator recording_allocator = {recording_alloc, recording_free};
+static const struct wf_allocator refusing_allocator = {refusing_alloc, recording_free};
 
-static void a_hook_gets_alignment_and_size(void)
+static void allocator_hook_receives_alignment_and_size(void)
 {
-    CHECK_EQ(wf_allocator_set(&noting), 0);
+    CHECK_EQ(wf_allocator_set(&recording_allocator), 0);
     void *a = wf_alloc(10);
     CHECK_EQ(last_alignment, _Alignof(max_align_t));
     CHECK_EQ(last_size, 10);
     void *b = wf_alloc_aligned(64, 0);
     CHECK_EQ(last_alignment, 64);
-    CHECK_EQ(last_size, 1); /* never 0: allocators differ in what they make of it */
+    CHECK_EQ(last_size, 1); /* never 0: allocators differ in what they return for size 0 */
     void *c = wf_alloc_zeroed(3, 5);
     CHECK_EQ(last_size, 15);
     CHECK_EQ(hook_allocs, 3);
@@ -166,14 +167,14 @@ static void a_hook_gets_alignment_and_size(void)
     CHECK_EQ(hook_frees, 3);
 }
 
-static void an_allocator_changes_only_while_no_block_is_out(void)
+static void allocator_set_fails_while_blocks_are_live(void)
 {
     void *block = wf_alloc(1);
     CHECK(block != NULL);
-    CHECK_EQ(wf_allocator_set(&noting), -EBUSY);
+    CHECK_EQ(wf_allocator_set(&recording_allocator), -EBUSY);
     wf_free(block);
-    CHECK_EQ(hook_frees, 0); /* it went back where it came from */
-    CHECK_EQ(wf_allocator_set(&noting), 0);
+    CHECK_EQ(hook_frees, 0); /* the block went back to the allocator that it came from */
+    CHECK_EQ(wf_allocator_set(&recording_allocator), 0);
     block = wf_alloc(1);
     CHECK_EQ(wf_allocator_set(NULL), -EBUSY);
     wf_free(block);
@@ -183,20 +184,20 @@ static void an_allocator_changes_only_while_no_block_is_out(void)
     CHECK_EQ(hook_frees, 1);
 }
 
-static void a_refusal_is_null_and_counted(void)
+static void allocator_refusal_gives_null_and_is_counted(void)
 {
     const struct wf_alloc_stats before = stats_now();
-    CHECK_EQ(wf_allocator_set(&refusing), 0);
+    CHECK_EQ(wf_allocator_set(&refusing_allocator), 0);
     CHECK(wf_alloc(1) == NULL);
     CHECK(wf_alloc_zeroed(1, 1) == NULL);
     CHECK(wf_alloc_aligned(64, 1) == NULL);
     CHECK_EQ(hook_allocs, 3);
     CHECK_EQ(stats_now().refused - before.refused, 3);
     CHECK_EQ(stats_now().allocated, before.allocated);
-    CHECK_EQ(wf_allocator_set(NULL), 0); /* nothing is out */
+    CHECK_EQ(wf_allocator_set(NULL), 0); /* no block is live */
 }
 
-/* ---- threads and faults -------------------------------------------------------------------- */
+/* ---- threads and injected failures --------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 2000 };
 
@@ -211,7 +212,7 @@ static void *alloc_and_free(void *arg)
     return arg;
 }
 
-static void counters_miss_nothing_among_threads(void)
+static void alloc_stats_are_exact_across_threads(void)
 {
     pthread_t threads[THREADS];
     const struct wf_alloc_stats before = stats_now();
@@ -225,8 +226,8 @@ static void counters_miss_nothing_among_threads(void)
     CHECK_EQ(stats_now().freed - before.freed, THREADS * ROUNDS);
 }
 
-#ifdef WF_TEST_AIDS
-static void the_nth_allocation_fails_for_each_n(void)
+#ifdef WF_TEST_HOOKS
+static void alloc_fault_hits_every_nth_allocation(void)
 {
     enum { BLOCKS = 6 };
     for (uint64_t nth = 1; nth <= BLOCKS; nth++) {
@@ -252,18 +253,18 @@ static void the_nth_allocation_fails_for_each_n(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(blocks_are_writable_and_counted),
-    TAP_TEST(zeroed_blocks_are_zero_even_when_used_before),
-    TAP_TEST(a_count_times_size_that_overflows_is_refused),
-    TAP_TEST(alignment_is_kept_for_every_power_of_two),
-    TAP_TEST(free_of_null_is_nothing),
-    TAP_TEST(an_alignment_that_is_no_power_of_two_panics_with_assertions),
-    TAP_TEST(a_hook_gets_alignment_and_size),
-    TAP_TEST(an_allocator_changes_only_while_no_block_is_out),
-    TAP_TEST(a_refusal_is_null_and_counted),
-    TAP_TEST(counters_miss_nothing_among_threads),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(the_nth_allocation_fails_for_each_n),
+    TAP_TEST(alloc_gives_writable_blocks_and_counts_them),
+    TAP_TEST(alloc_zeroed_clears_reused_blocks),
+    TAP_TEST(alloc_zeroed_refuses_count_times_size_overflow),
+    TAP_TEST(alloc_aligned_keeps_every_power_of_two),
+    TAP_TEST(free_accepts_null),
+    TAP_TEST(alloc_aligned_asserts_power_of_two_alignment),
+    TAP_TEST(allocator_hook_receives_alignment_and_size),
+    TAP_TEST(allocator_set_fails_while_blocks_are_live),
+    TAP_TEST(allocator_refusal_gives_null_and_is_counted),
+    TAP_TEST(alloc_stats_are_exact_across_threads),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(alloc_fault_hits_every_nth_allocation),
 #endif
 };
 TAP_MAIN(tests)

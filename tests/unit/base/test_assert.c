@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a broken rule is reported in the builds that promise it and ends the process; marks,
- *         jitter and faults do what tests rely on.
- * Method: panics happen in child processes, whose stderr and wait status are looked at.
+ * Goal:   a broken assertion is reported in the builds that check it and ends the process; reached
+ *         marks, jitter and fault points do what tests rely on.
+ * Method: panics happen in child processes; the test compares their stderr and wait status.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "aids.h"
 #include "base/base.h"
+#include "helpers.h"
 
 static bool has_aborted(int status)
 {
@@ -24,7 +24,7 @@ static bool has_ended_well(int status)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Compares what a child left on stderr; an emulator adds a line about the signal. */
+/* Compares the text that a child wrote to stderr; an emulator adds a line about the signal. */
 static bool is_report(const char *text, const char *expected)
 {
     const size_t length = strlen(expected);
@@ -32,7 +32,7 @@ static bool is_report(const char *text, const char *expected)
            (text[length] == '\0' || strncmp(text + length, "qemu: ", strlen("qemu: ")) == 0);
 }
 
-/* ---- levels -------------------------------------------------------------------------------- */
+/* ---- assertion levels ---------------------------------------------------------------------- */
 
 static void break_check(void)
 {
@@ -49,7 +49,7 @@ static void break_slow_assert(void)
     WEFT_ASSERT_SLOW(3 + 3 == 7);
 }
 
-static void each_level_panics_in_its_builds(void)
+static void assert_levels_panic_in_the_builds_that_check_them(void)
 {
     static const struct {
         void (*run)(void);
@@ -68,7 +68,7 @@ static void each_level_panics_in_its_builds(void)
     }
 }
 
-static void a_condition_is_evaluated_once_or_not_at_all(void)
+static void assert_evaluates_its_condition_at_most_once(void)
 {
     int checks = 0;
     int asserts = 0;
@@ -85,14 +85,14 @@ static void a_condition_is_evaluated_once_or_not_at_all(void)
 
 static void panic_plainly(void)
 {
-    wf_panic("layer/file.c", 123, "the sky is up");
+    wf_panic("layer/file.c", 123, "state is invalid");
 }
 
-static void the_default_report_is_one_line_on_stderr(void)
+static void panic_default_report_is_one_line_on_stderr(void)
 {
     char text[1024];
     CHECK(has_aborted(tap_run_child(panic_plainly, text, sizeof(text))));
-    CHECK(is_report(text, "weft: layer/file.c:123: broken: the sky is up\n"));
+    CHECK(is_report(text, "weft: layer/file.c:123: broken: state is invalid\n"));
 }
 
 static void panic_at_length(void)
@@ -103,7 +103,7 @@ static void panic_at_length(void)
     wf_panic("layer/file.c", 123, what);
 }
 
-static void a_long_report_is_cut_not_lost(void)
+static void panic_truncates_long_reports(void)
 {
     static const char start[] = "weft: layer/file.c:123: broken: xxxx";
     char text[4096];
@@ -111,7 +111,7 @@ static void a_long_report_is_cut_not_lost(void)
     CHECK(strncmp(text, start, strlen(start)) == 0);
     const size_t length = strspn(text + strlen(start), "x");
     CHECK(length < 512);
-    CHECK(is_report(text + strlen(start) + length, "\n")); /* still a line */
+    CHECK(is_report(text + strlen(start) + length, "\n")); /* still ends with a newline */
 }
 
 static void panic_without_stderr(void)
@@ -120,7 +120,7 @@ static void panic_without_stderr(void)
     panic_plainly();
 }
 
-static void a_report_that_nobody_can_read_still_aborts(void)
+static void panic_aborts_even_if_stderr_is_closed(void)
 {
     char text[1024];
     CHECK(has_aborted(tap_run_child(panic_without_stderr, text, sizeof(text))));
@@ -139,14 +139,14 @@ static void panic_with_hook(void)
     panic_plainly();
 }
 
-static void a_hook_replaces_the_report_and_its_return_aborts(void)
+static void panic_hook_replaces_the_report_and_returning_aborts(void)
 {
     char text[1024];
     CHECK(has_aborted(tap_run_child(panic_with_hook, text, sizeof(text))));
-    CHECK(is_report(text, "hook: layer/file.c 123 the sky is up"));
+    CHECK(is_report(text, "hook: layer/file.c 123 state is invalid"));
 }
 
-static void leave_quietly(const char *file, int line, const char *what)
+static void exit_silently(const char *file, int line, const char *what)
 {
     (void)file;
     (void)line;
@@ -154,31 +154,31 @@ static void leave_quietly(const char *file, int line, const char *what)
     _exit(EXIT_SUCCESS);
 }
 
-static void panic_and_leave(void)
+static void panic_and_exit(void)
 {
-    (void)wf_panic_hook(leave_quietly);
+    (void)wf_panic_hook(exit_silently);
     panic_plainly();
 }
 
-static void a_hook_may_end_the_process_its_own_way(void)
+static void panic_hook_may_exit_the_process(void)
 {
     char text[1024];
-    CHECK(has_ended_well(tap_run_child(panic_and_leave, text, sizeof(text))));
+    CHECK(has_ended_well(tap_run_child(panic_and_exit, text, sizeof(text))));
     CHECK_STR(text, "");
 }
 
-static void setting_a_hook_gives_the_old_one(void)
+static void panic_hook_set_returns_the_previous_hook(void)
 {
-    CHECK(wf_panic_hook(leave_quietly) == NULL);
-    CHECK(wf_panic_hook(report_to_stderr) == leave_quietly);
+    CHECK(wf_panic_hook(exit_silently) == NULL);
+    CHECK(wf_panic_hook(report_to_stderr) == exit_silently);
     CHECK(wf_panic_hook(NULL) == report_to_stderr);
     CHECK(wf_panic_hook(NULL) == NULL);
     char text[1024];
     CHECK(has_aborted(tap_run_child(panic_plainly, text, sizeof(text))));
-    CHECK(is_report(text, "weft: layer/file.c:123: broken: the sky is up\n")); /* the default */
+    CHECK(is_report(text, "weft: layer/file.c:123: broken: state is invalid\n")); /* the default */
 }
 
-/* ---- marks --------------------------------------------------------------------------------- */
+/* ---- reached marks ------------------------------------------------------------------------- */
 
 static const struct wf_mark *find_mark(const char *name)
 {
@@ -201,10 +201,10 @@ static void pass_by(bool is_rare)
     }
 }
 
-static void a_mark_is_known_before_and_set_when_reached(void)
+static void mark_is_listed_before_and_set_when_reached(void)
 {
     pass_by(false);
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
     const struct wf_mark *rare = find_mark("test.rare");
     const struct wf_mark *common = find_mark("test.common");
     CHECK(rare != NULL);
@@ -231,7 +231,7 @@ static void *jitter_often(void *arg)
     return arg;
 }
 
-static void jitter_returns_in_every_thread_and_for_every_seed(void)
+static void jitter_returns_in_every_thread_for_every_seed(void)
 {
     const uint64_t seeds[] = {0, 1, UINT64_MAX, tap_seed()};
     for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
@@ -247,9 +247,9 @@ static void jitter_returns_in_every_thread_and_for_every_seed(void)
     }
 }
 
-/* ---- faults -------------------------------------------------------------------------------- */
+/* ---- fault points -------------------------------------------------------------------------- */
 
-static void exactly_the_armed_call_fails(void)
+static void fault_fails_exactly_the_armed_call(void)
 {
     enum { CALLS = 10 };
     for (uint64_t nth = 1; nth <= CALLS; nth++) {
@@ -265,7 +265,7 @@ static void exactly_the_armed_call_fails(void)
     }
 }
 
-static void without_arming_no_call_fails_but_all_are_counted(void)
+static void fault_unarmed_counts_calls_and_fails_none(void)
 {
     const char *what = "";
     CHECK(!wf_fault_now("before"));
@@ -280,7 +280,7 @@ static void without_arming_no_call_fails_but_all_are_counted(void)
     CHECK(what == NULL);
 }
 
-static void arming_again_forgets_what_was(void)
+static void fault_rearming_resets_the_count(void)
 {
     wf_fault_arm(1);
     CHECK(wf_fault_now("x"));
@@ -295,7 +295,7 @@ static void arming_again_forgets_what_was(void)
     }
 }
 
-static void calls_of_an_ignored_name_do_not_count(void)
+static void fault_ignored_names_are_not_counted(void)
 {
     wf_fault_ignore("noise");
     wf_fault_arm(2);
@@ -321,7 +321,7 @@ static void *call_often(void *arg)
     return arg;
 }
 
-static void among_threads_one_call_fails(void)
+static void fault_fails_one_call_across_threads(void)
 {
     pthread_t threads[FAULT_THREADS];
     wf_fault_arm(FAULT_THREADS * FAULT_CALLS / 2);
@@ -336,20 +336,20 @@ static void among_threads_one_call_fails(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(each_level_panics_in_its_builds),
-    TAP_TEST(a_condition_is_evaluated_once_or_not_at_all),
-    TAP_TEST(the_default_report_is_one_line_on_stderr),
-    TAP_TEST(a_long_report_is_cut_not_lost),
-    TAP_TEST(a_report_that_nobody_can_read_still_aborts),
-    TAP_TEST(a_hook_replaces_the_report_and_its_return_aborts),
-    TAP_TEST(a_hook_may_end_the_process_its_own_way),
-    TAP_TEST(setting_a_hook_gives_the_old_one),
-    TAP_TEST(a_mark_is_known_before_and_set_when_reached),
-    TAP_TEST(jitter_returns_in_every_thread_and_for_every_seed),
-    TAP_TEST(exactly_the_armed_call_fails),
-    TAP_TEST(without_arming_no_call_fails_but_all_are_counted),
-    TAP_TEST(arming_again_forgets_what_was),
-    TAP_TEST(calls_of_an_ignored_name_do_not_count),
-    TAP_TEST(among_threads_one_call_fails),
+    TAP_TEST(assert_levels_panic_in_the_builds_that_check_them),
+    TAP_TEST(assert_evaluates_its_condition_at_most_once),
+    TAP_TEST(panic_default_report_is_one_line_on_stderr),
+    TAP_TEST(panic_truncates_long_reports),
+    TAP_TEST(panic_aborts_even_if_stderr_is_closed),
+    TAP_TEST(panic_hook_replaces_the_report_and_returning_aborts),
+    TAP_TEST(panic_hook_may_exit_the_process),
+    TAP_TEST(panic_hook_set_returns_the_previous_hook),
+    TAP_TEST(mark_is_listed_before_and_set_when_reached),
+    TAP_TEST(jitter_returns_in_every_thread_for_every_seed),
+    TAP_TEST(fault_fails_exactly_the_armed_call),
+    TAP_TEST(fault_unarmed_counts_calls_and_fails_none),
+    TAP_TEST(fault_rearming_resets_the_count),
+    TAP_TEST(fault_ignored_names_are_not_counted),
+    TAP_TEST(fault_fails_one_call_across_threads),
 };
 TAP_MAIN(tests)

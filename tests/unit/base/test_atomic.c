@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   each named operation does what its name says: the operation on the value, and the order
- *         for the memory around it.
- * Method: the values one after the other in one thread; the orders by handing plain data from one
- *         thread to another through each pair of operations, which TSan judges.
+ * Goal:   each named operation does what its name says: the operation on the value, and the memory
+ *         order.
+ * Method: the values in one thread, one operation after the other; the orders by passing plain data
+ *         from one thread to another through each pair of operations, under TSan.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-static void loads_give_what_stores_put(void)
+static void atomic_load_returns_stored_value(void)
 {
     wf_atomic_u64 cell;
     wf_atomic_init(&cell, 1);
@@ -27,7 +27,7 @@ static void loads_give_what_stores_put(void)
     CHECK(wf_load_relaxed(&cell) == UINT64_MAX);
 }
 
-static void an_exchange_gives_the_old_value(void)
+static void atomic_exchange_returns_old_value(void)
 {
     wf_atomic_u32 cell = {1};
     CHECK_EQ(wf_exchange_relaxed(&cell, 2), 1);
@@ -59,7 +59,7 @@ CAS_CHECKER(check_cas_acq_rel, wf_cas_acq_rel)
 CAS_CHECKER(check_cas_acq_rel_both, wf_cas_acq_rel_both)
 CAS_CHECKER(check_cas_seq_cst, wf_cas_seq_cst)
 
-static void a_failed_cas_gives_what_it_found_and_stores_nothing(void)
+static void atomic_failed_cas_returns_found_value_and_stores_nothing(void)
 {
     check_cas_relaxed();
     check_cas_acquire();
@@ -70,7 +70,7 @@ static void a_failed_cas_gives_what_it_found_and_stores_nothing(void)
     check_cas_seq_cst();
 }
 
-static void arithmetic_gives_the_old_value(void)
+static void atomic_fetch_add_and_sub_return_old_value(void)
 {
     wf_atomic_u32 cell = {10};
     CHECK_EQ(wf_fetch_add_relaxed(&cell, 1), 10);
@@ -82,10 +82,10 @@ static void arithmetic_gives_the_old_value(void)
     CHECK_EQ(wf_fetch_sub_release(&cell, 2), 13);
     CHECK_EQ(wf_fetch_sub_acq_rel(&cell, 2), 11);
     CHECK_EQ(wf_fetch_sub_seq_cst(&cell, 10), 9);
-    CHECK_EQ(wf_load_relaxed(&cell), UINT32_MAX); /* unsigned: wraps */
+    CHECK_EQ(wf_load_relaxed(&cell), UINT32_MAX); /* unsigned arithmetic wraps */
 }
 
-static void bits_are_set_and_cleared(void)
+static void atomic_fetch_or_and_and_set_and_clear_bits(void)
 {
     wf_atomic_u32 cell = {1};
     CHECK_EQ(wf_fetch_or_relaxed(&cell, 2), 1);
@@ -97,7 +97,7 @@ static void bits_are_set_and_cleared(void)
     CHECK_EQ(wf_load_relaxed(&cell), 8);
 }
 
-static void counters_and_plain_memory_hold_their_values(void)
+static void atomic_counters_and_plain_accesses_keep_their_values(void)
 {
     wf_atomic_u64 counter = {0};
     wf_counter_add(&counter, 3);
@@ -108,26 +108,26 @@ static void counters_and_plain_memory_hold_their_values(void)
     CHECK_EQ(wf_plain_load(&plain), 2);
 }
 
-static void a_cell_is_no_larger_than_its_value(void)
+static void atomic_type_has_the_size_of_its_value(void)
 {
     CHECK_EQ(sizeof(wf_atomic_u32), 4);
     CHECK_EQ(sizeof(wf_atomic_u64), 8);
     CHECK_EQ(sizeof(WF_ATOMIC(void *)), sizeof(void *));
 }
 
-/* ---- orders -------------------------------------------------------------------------------- */
+/* ---- memory orders ------------------------------------------------------------------------- */
 
 static wf_atomic_u32 flag;
-static int letter; /* plain */
+static int payload; /* plain */
 
 #define SENDER(name, operation)                                                                    \
     static void name(void)                                                                         \
     {                                                                                              \
-        letter = 42;                                                                               \
+        payload = 42;                                                                              \
         operation;                                                                                 \
     }
 
-/* Each raises the flag from 0 to 1. */
+/* Each sets the flag from 0 to 1. */
 SENDER(send_store_release, wf_store_release(&flag, 1))
 SENDER(send_store_seq_cst, wf_store_seq_cst(&flag, 1))
 SENDER(send_exchange_release, (void)wf_exchange_release(&flag, 1))
@@ -151,7 +151,7 @@ SENDER(send_or_seq_cst, (void)wf_fetch_or_seq_cst(&flag, 1))
         return (operation) == 1;                                                                   \
     }
 
-/* Each tells whether the flag is 1 and leaves it as it is. */
+/* Each returns true if the flag is 1, and does not change it. */
 RECEIVER(receive_load_acquire, wf_load_acquire(&flag))
 RECEIVER(receive_load_seq_cst, wf_load_seq_cst(&flag))
 RECEIVER(receive_cas_acquire, wf_cas_acquire(&flag, &(uint32_t){1}, 1))
@@ -168,7 +168,7 @@ RECEIVER(receive_or_seq_cst, wf_fetch_or_seq_cst(&flag, 0))
 RECEIVER(receive_and_acq_rel, wf_fetch_and_acq_rel(&flag, 1))
 RECEIVER(receive_and_seq_cst, wf_fetch_and_seq_cst(&flag, 1))
 
-/* An exchange cannot leave the flag as it is unless it is up already. */
+/* An exchange leaves the flag unchanged only if the flag is already 1. */
 static bool receive_exchange_acquire(void)
 {
     return wf_load_relaxed(&flag) == 1 && wf_exchange_acquire(&flag, 1) == 1;
@@ -184,7 +184,7 @@ static bool receive_exchange_seq_cst(void)
     return wf_load_relaxed(&flag) == 1 && wf_exchange_seq_cst(&flag, 1) == 1;
 }
 
-/* A failed CAS that promises an order is an acquire load. */
+/* A failed CAS with acquire-or-stronger failure order is an acquire load. */
 #define FAILING_RECEIVER(name, cas)                                                                \
     static bool name(void)                                                                         \
     {                                                                                              \
@@ -232,21 +232,21 @@ static void *receive(void *arg)
     while (!receiver()) {
         (void)sched_yield();
     }
-    CHECK_EQ(letter, 42);
+    CHECK_EQ(payload, 42);
     return arg;
 }
 
 static void hand_over(void (*sender)(void))
 {
     pthread_t thread;
-    letter = 0;
+    payload = 0;
     wf_store_relaxed(&flag, 0);
     CHECK_EQ(pthread_create(&thread, NULL, receive, NULL), 0);
     sender();
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-static void every_release_meets_every_acquire(void)
+static void atomic_every_release_synchronises_with_every_acquire(void)
 {
     for (size_t s = 0; s < sizeof(senders) / sizeof(senders[0]); s++) {
         for (size_t r = 0; r < sizeof(receivers) / sizeof(receivers[0]); r++) {
@@ -258,10 +258,10 @@ static void every_release_meets_every_acquire(void)
 
 /* ---- the fence ----------------------------------------------------------------------------- */
 
-/* Store buffering: without the fences both threads may read the old value; x86 does so in one round
- * of six while it runs the two at the same time.  The cells stand on lines of their own, and the
- * threads leave the meeting a few instructions apart, differently in each round. */
-enum { ROUNDS = 20000, DELAYS = 8, TURNS_BEFORE_YIELD = 1000 };
+/* Store buffering: without the fences both threads may read the old value.  x86 does so in one
+ * iteration of six while both threads run at the same time.  Each cell has a cache line of its own.
+ * The threads leave the rendezvous a few instructions apart, differently in each iteration. */
+enum { ROUNDS = 20000, DELAYS = 8, SPINS_BEFORE_YIELD = 1000 };
 
 static struct {
     alignas(WF_CACHE_LINE) wf_atomic_u32 cell;
@@ -269,18 +269,19 @@ static struct {
 static wf_atomic_u32 arrived;
 static uint32_t seen[2][ROUNDS];
 
-static void meet(uint32_t target)
+static void rendezvous(uint32_t target)
 {
     (void)wf_fetch_add_seq_cst(&arrived, 1);
-    for (unsigned turns = 0; wf_load_acquire(&arrived) < target; turns++) {
-        if (turns >= TURNS_BEFORE_YIELD) {
+    for (unsigned spins = 0; wf_load_acquire(&arrived) < target; spins++) {
+        if (spins >= SPINS_BEFORE_YIELD) {
             (void)sched_yield();
         }
     }
 }
 
-/* To a CPU each, where there are two: left alone they often share one, and prove nothing. */
-static void settle(uint32_t own)
+/* Binds each thread to its own CPU where there are two: otherwise both often share one CPU and the
+ * test shows nothing. */
+static void bind_to_cpu(uint32_t own)
 {
     cpu_set_t allowed;
     CHECK_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
@@ -297,16 +298,16 @@ static void settle(uint32_t own)
 
 static void store_then_load(uint32_t own)
 {
-    settle(own);
+    bind_to_cpu(own);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         const uint32_t delay = (own == 0 ? round : round / DELAYS) % DELAYS;
-        meet(4 * round + 2);
+        rendezvous(4 * round + 2);
         for (volatile uint32_t left = delay; left > 0; left--) {
         }
         wf_store_relaxed(&sides[own].cell, round + 1);
         wf_fence_seq_cst();
         seen[own][round] = wf_load_relaxed(&sides[1 - own].cell);
-        meet(4 * round + 4);
+        rendezvous(4 * round + 4);
     }
 }
 
@@ -316,10 +317,11 @@ static void *run_second(void *arg)
     return arg;
 }
 
-static void of_two_fenced_threads_one_sees_the_other(void)
+static void fence_seq_cst_forbids_store_buffering(void)
 {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, run_second, NULL), 0); /* before the mask narrows */
+    /* before this thread narrows its affinity mask */
+    CHECK_EQ(pthread_create(&thread, NULL, run_second, NULL), 0);
     store_then_load(0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     for (uint32_t round = 0; round < ROUNDS; round++) {
@@ -328,14 +330,14 @@ static void of_two_fenced_threads_one_sees_the_other(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(loads_give_what_stores_put),
-    TAP_TEST(an_exchange_gives_the_old_value),
-    TAP_TEST(a_failed_cas_gives_what_it_found_and_stores_nothing),
-    TAP_TEST(arithmetic_gives_the_old_value),
-    TAP_TEST(bits_are_set_and_cleared),
-    TAP_TEST(counters_and_plain_memory_hold_their_values),
-    TAP_TEST(a_cell_is_no_larger_than_its_value),
-    TAP_TEST_LIMIT(every_release_meets_every_acquire, 60),
-    TAP_TEST_LIMIT(of_two_fenced_threads_one_sees_the_other, 60),
+    TAP_TEST(atomic_load_returns_stored_value),
+    TAP_TEST(atomic_exchange_returns_old_value),
+    TAP_TEST(atomic_failed_cas_returns_found_value_and_stores_nothing),
+    TAP_TEST(atomic_fetch_add_and_sub_return_old_value),
+    TAP_TEST(atomic_fetch_or_and_and_set_and_clear_bits),
+    TAP_TEST(atomic_counters_and_plain_accesses_keep_their_values),
+    TAP_TEST(atomic_type_has_the_size_of_its_value),
+    TAP_TEST_LIMIT(atomic_every_release_synchronises_with_every_acquire, 60),
+    TAP_TEST_LIMIT(fence_seq_cst_forbids_store_buffering, 60),
 };
 TAP_MAIN(tests)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   random numbers that repeat from a seed and are spread evenly; numbers from text read
- *         strictly; chains and lists that lose nothing.
+ * Goal:   random numbers repeat from a seed and are spread evenly; numbers in text are parsed
+ *         strictly; chains and lists lose no item.
  * Method: known answers worked out by hand, rough chi-square bounds with fixed seeds (so that the
  *         verdict never depends on luck), a table of texts, and lists checked in both directions.
  */
@@ -10,14 +10,14 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "aids.h"
 #include "base/base.h"
+#include "helpers.h"
 
 /* ---- random numbers ------------------------------------------------------------------------ */
 
-/* S4.7: each worker chooses its victims by a generator of the xorshift+ family; that it has one of
- * its own is shown in tests/unit/sched/test_search.c. */
-static void the_generator_is_xorshift128_plus(void)
+/* S4.7: each worker chooses its victims by a generator of the xorshift+ family.
+ * tests/unit/sched/test_search.c shows that each worker has its own generator. */
+static void random_is_xorshift128_plus(void)
 {
     static const uint64_t expected[] = {
         0x3, 0x800025, 0x2040083, 0x4000020c2460, 0xc00002108d21, 0x100120190f76b,
@@ -28,7 +28,7 @@ static void the_generator_is_xorshift128_plus(void)
     }
 }
 
-static void the_same_seed_gives_the_same_numbers(void)
+static void random_repeats_from_the_same_seed(void)
 {
     const uint64_t seeds[] = {0, 1, 42, UINT64_MAX, tap_seed()};
     for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
@@ -42,7 +42,8 @@ static void the_same_seed_gives_the_same_numbers(void)
     }
 }
 
-/* Pearson's statistic against an even spread, within six deviations of what chance gives. */
+/* Pearson's statistic against an even spread, within six standard deviations of the expected
+ * value. */
 static void check_even(const unsigned *counts, unsigned cells, unsigned draws)
 {
     const double expected = (double)draws / cells;
@@ -60,7 +61,7 @@ static void check_even(const unsigned *counts, unsigned cells, unsigned draws)
 
 enum { CELLS_MAX = 128, DRAWS_PER_CELL = 1000 };
 
-static void numbers_below_a_bound_are_spread_evenly(void)
+static void random_below_is_spread_evenly(void)
 {
     static const uint32_t bounds[] = {2, 3, 5, 7, 10, 16, 63, 64, 100, CELLS_MAX};
     for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
@@ -78,8 +79,8 @@ static void numbers_below_a_bound_are_spread_evenly(void)
     }
 }
 
-/* Workers are seeded by their number: their first choices must not agree. */
-static void neighbouring_seeds_give_unrelated_numbers(void)
+/* Workers are seeded by their index: their first choices must not agree. */
+static void random_neighbouring_seeds_are_unrelated(void)
 {
     enum { CELLS = 16, SEEDS = CELLS * DRAWS_PER_CELL };
     unsigned firsts[CELLS] = {0};
@@ -97,7 +98,7 @@ static void neighbouring_seeds_give_unrelated_numbers(void)
     check_even(differences, CELLS, SEEDS);
 }
 
-static void every_bit_is_set_half_of_the_time(void)
+static void random_sets_every_bit_half_of_the_time(void)
 {
     enum { DRAWS = 10000, BITS = 64 };
     struct wf_random random;
@@ -115,7 +116,7 @@ static void every_bit_is_set_half_of_the_time(void)
     }
 }
 
-static void bounds_at_the_edges_are_kept(void)
+static void random_below_keeps_extreme_bounds(void)
 {
     struct wf_random random;
     wf_random_init(&random, 1);
@@ -136,7 +137,7 @@ static void draw_below_zero(void)
     CHECK_EQ(wf_random_below(&random, 0), 0);
 }
 
-static void a_bound_of_zero_panics_with_assertions(void)
+static void random_below_asserts_nonzero_bound(void)
 {
     char text[1024];
     int status = tap_run_child(draw_below_zero, text, sizeof(text));
@@ -150,7 +151,7 @@ static void a_bound_of_zero_panics_with_assertions(void)
 
 /* ---- powers of two ------------------------------------------------------------------------- */
 
-static void powers_of_two_are_told_from_the_rest(void)
+static void is_power_of_two_accepts_only_powers_of_two(void)
 {
     CHECK(!wf_is_power_of_two(0));
     for (size_t shift = 0; shift < 8 * sizeof(size_t); shift++) {
@@ -163,7 +164,7 @@ static void powers_of_two_are_told_from_the_rest(void)
 
 /* ---- numbers from text --------------------------------------------------------------------- */
 
-static void texts_are_read_whole_or_refused(void)
+static void parse_number_accepts_only_whole_texts_in_range(void)
 {
     static const struct {
         const char *text;
@@ -205,10 +206,10 @@ static void texts_are_read_whole_or_refused(void)
         {"1.5", 0, UINT64_MAX, -EINVAL, 0},
         {"1,000", 0, UINT64_MAX, -EINVAL, 0},
         {"four", 0, UINT64_MAX, -EINVAL, 0},
-        {"/", 0, UINT64_MAX, -EINVAL, 0}, /* the neighbours of the digits */
+        {"/", 0, UINT64_MAX, -EINVAL, 0}, /* the characters before and after the digits */
         {":", 0, UINT64_MAX, -EINVAL, 0},
         {"\xb2", 0, UINT64_MAX, -EINVAL, 0},
-        {"99999999999999999999x", 0, UINT64_MAX, -EINVAL, 0}, /* no number, whatever its size */
+        {"99999999999999999999x", 0, UINT64_MAX, -EINVAL, 0}, /* not a number, whatever its size */
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const uint64_t untouched = 0x5a5a;
@@ -255,7 +256,7 @@ static int pop_number(struct wf_chain *chain)
     return wf_container_of(node, struct item, node)->number;
 }
 
-static void a_chain_gives_in_the_order_it_got(void)
+static void chain_is_fifo(void)
 {
     struct wf_chain chain = {0};
     struct item items[ITEMS];
@@ -270,7 +271,7 @@ static void a_chain_gives_in_the_order_it_got(void)
     }
 }
 
-static void pushes_and_pops_may_alternate(void)
+static void chain_allows_alternating_push_and_pop(void)
 {
     struct wf_chain chain = {0};
     struct item items[ITEMS];
@@ -284,7 +285,7 @@ static void pushes_and_pops_may_alternate(void)
     }
 }
 
-static void an_appended_chain_comes_behind_and_is_left_empty(void)
+static void chain_append_moves_items_behind_and_empties_source(void)
 {
     for (int front = 0; front <= 3; front++) {
         for (int back = 0; back <= 3; back++) {
@@ -313,7 +314,7 @@ static void an_appended_chain_comes_behind_and_is_left_empty(void)
 
 /* ---- lists --------------------------------------------------------------------------------- */
 
-/* `expected` names the items in order, as digits. */
+/* `expected` lists the items in order, as digits. */
 static void check_list(struct wf_list *head, const char *expected)
 {
     struct wf_list *link = head;
@@ -337,7 +338,7 @@ static void fill_list(struct wf_list *head, struct item *items, int count)
     }
 }
 
-static void a_list_takes_at_both_ends(void)
+static void list_pushes_at_both_ends(void)
 {
     struct wf_list head;
     struct item items[ITEMS];
@@ -361,7 +362,7 @@ static void a_list_takes_at_both_ends(void)
     check_list(&head, "");
 }
 
-static void a_member_leaves_from_any_place(void)
+static void list_removes_a_member_from_any_position(void)
 {
     static const char *const rests[] = {"1234", "0234", "0134", "0124", "0123"};
     for (int gone = 0; gone < 5; gone++) {
@@ -370,11 +371,11 @@ static void a_member_leaves_from_any_place(void)
         fill_list(&head, items, 5);
         wf_list_remove(&items[gone].link);
         check_list(&head, rests[gone]);
-        CHECK(wf_list_is_empty(&items[gone].link)); /* alone */
+        CHECK(wf_list_is_empty(&items[gone].link)); /* not linked */
     }
 }
 
-static void a_second_removal_changes_nothing(void)
+static void list_second_removal_has_no_effect(void)
 {
     struct wf_list head;
     struct item items[ITEMS];
@@ -385,25 +386,25 @@ static void a_second_removal_changes_nothing(void)
     struct wf_list *popped = wf_list_pop_front(&head);
     wf_list_remove(popped);
     check_list(&head, "2");
-    wf_list_push_back(&head, &items[1].link); /* and it can come back */
+    wf_list_push_back(&head, &items[1].link); /* it can be linked again */
     check_list(&head, "21");
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(the_generator_is_xorshift128_plus),
-    TAP_TEST(the_same_seed_gives_the_same_numbers),
-    TAP_TEST(numbers_below_a_bound_are_spread_evenly),
-    TAP_TEST(neighbouring_seeds_give_unrelated_numbers),
-    TAP_TEST(every_bit_is_set_half_of_the_time),
-    TAP_TEST(bounds_at_the_edges_are_kept),
-    TAP_TEST(a_bound_of_zero_panics_with_assertions),
-    TAP_TEST(powers_of_two_are_told_from_the_rest),
-    TAP_TEST(texts_are_read_whole_or_refused),
-    TAP_TEST(a_chain_gives_in_the_order_it_got),
-    TAP_TEST(pushes_and_pops_may_alternate),
-    TAP_TEST(an_appended_chain_comes_behind_and_is_left_empty),
-    TAP_TEST(a_list_takes_at_both_ends),
-    TAP_TEST(a_member_leaves_from_any_place),
-    TAP_TEST(a_second_removal_changes_nothing),
+    TAP_TEST(random_is_xorshift128_plus),
+    TAP_TEST(random_repeats_from_the_same_seed),
+    TAP_TEST(random_below_is_spread_evenly),
+    TAP_TEST(random_neighbouring_seeds_are_unrelated),
+    TAP_TEST(random_sets_every_bit_half_of_the_time),
+    TAP_TEST(random_below_keeps_extreme_bounds),
+    TAP_TEST(random_below_asserts_nonzero_bound),
+    TAP_TEST(is_power_of_two_accepts_only_powers_of_two),
+    TAP_TEST(parse_number_accepts_only_whole_texts_in_range),
+    TAP_TEST(chain_is_fifo),
+    TAP_TEST(chain_allows_alternating_push_and_pop),
+    TAP_TEST(chain_append_moves_items_behind_and_empties_source),
+    TAP_TEST(list_pushes_at_both_ends),
+    TAP_TEST(list_removes_a_member_from_any_position),
+    TAP_TEST(list_second_removal_has_no_effect),
 };
 TAP_MAIN(tests)

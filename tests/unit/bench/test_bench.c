@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the benchmark harness computes and reports rightly: a wrong number in a table is worse
+ * Goal:   the benchmark harness computes and reports correctly: a wrong number in a table is worse
  *         than none.
  * Method: the arithmetic and the line parser are called with known answers.  Whole runs use this
- *         program itself as the measured one, with rows that state the time they took, and shell
- *         scripts as peers, so that every figure of the report is known beforehand.
+ *         program itself as the measured program, with rows that state the time they took, and
+ *         shell scripts as peers, so that every figure of the report is known beforehand.
  */
 #include <errno.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 
 /* ---- arithmetic ----------------------------------------------------------------------------- */
 
-static void median_is_the_middle(void)
+static void stats_median_is_the_middle(void)
 {
     double odd[] = {9, 1, 5};
     double even[] = {8, 2, 4, 6};
@@ -32,7 +32,7 @@ static void median_is_the_middle(void)
     CHECK(isnan(bench_median(one, 0)));
 }
 
-static void minimum_is_the_least(void)
+static void stats_minimum_is_the_smallest(void)
 {
     const double values[] = {3, 1.5, 2};
     CHECK(bench_minimum(values, 3) == 1.5);
@@ -40,7 +40,7 @@ static void minimum_is_the_least(void)
     CHECK(isnan(bench_minimum(values, 0)));
 }
 
-static void ratio_needs_both_sides(void)
+static void stats_ratio_needs_both_figures(void)
 {
     CHECK(bench_ratio(3, 2) == 1.5);
     CHECK(isnan(bench_ratio(3, 0)));
@@ -61,7 +61,7 @@ static void check_quoted(const char *text, const char *wanted)
     CHECK_STR(out, wanted);
 }
 
-static void text_is_quoted_for_json(void)
+static void json_quotes_text(void)
 {
     check_quoted("", "\"\"");
     check_quoted("push+pop 64", "\"push+pop 64\"");
@@ -70,7 +70,7 @@ static void text_is_quoted_for_json(void)
     check_quoted("\xc3\xa9", "\"\xc3\xa9\"");
 }
 
-static void a_line_is_read(void)
+static void json_line_is_parsed(void)
 {
     struct bench_line line;
     CHECK_EQ(bench_parse_line("{\"row\":\"yield-2\",\"variant\":\"go\",\"unit\":\"switch\","
@@ -88,7 +88,7 @@ static void a_line_is_read(void)
     CHECK_EQ(line.rss_kb, 7);
 }
 
-static void order_blanks_and_unknown_keys_do_not_matter(void)
+static void json_ignores_order_blanks_and_unknown_keys(void)
 {
     struct bench_line line;
     CHECK_EQ(bench_parse_line(" { \"new\" : \"x\" , \"ops\" : 3 , \"newer\":1,\"variant\":"
@@ -114,7 +114,7 @@ static void check_refused(const char *text, int error)
     CHECK_EQ(memcmp(&line, &before, sizeof(line)), 0);
 }
 
-static void malformed_lines_are_refused(void)
+static void json_refuses_malformed_lines(void)
 {
     static const char *const lines[] = {
         "",
@@ -139,7 +139,7 @@ static void malformed_lines_are_refused(void)
         "{\"row\":\"r\n\",\"variant\":\"v\",\"ops\":1}",
         "{row:\"r\",\"variant\":\"v\",\"ops\":1}",
         "{\"row\":[\"r\"],\"variant\":\"v\",\"ops\":1}",
-        "{\"row\":\"\",\"variant\":\"v\",\"ops\":1}", /* from here on: well-formed, but useless */
+        "{\"row\":\"\",\"variant\":\"v\",\"ops\":1}", /* from here: well-formed, but useless */
         "{\"variant\":\"v\",\"ops\":1}",
         "{\"row\":\"r\",\"ops\":1}",
         "{\"row\":\"r\",\"variant\":\"v\"}",
@@ -150,7 +150,7 @@ static void malformed_lines_are_refused(void)
     }
 }
 
-static void values_out_of_range_are_refused(void)
+static void json_refuses_values_out_of_range(void)
 {
     char text[256];
     char name[BENCH_NAME_MAX + 1];
@@ -161,7 +161,7 @@ static void values_out_of_range_are_refused(void)
     name[BENCH_NAME_MAX] = '\0';
     (void)snprintf(text, sizeof(text), "{\"row\":\"%s\",\"variant\":\"v\",\"ops\":1}", name);
     check_refused(text, -ERANGE);
-    name[BENCH_NAME_MAX - 1] = '\0'; /* the longest that fits */
+    name[BENCH_NAME_MAX - 1] = '\0'; /* the longest name that fits */
     (void)snprintf(text, sizeof(text), "{\"row\":\"%s\",\"variant\":\"v\",\"ops\":1}", name);
     CHECK_EQ(bench_parse_line(text, &line), 0);
     CHECK_STR(line.row, name);
@@ -169,7 +169,7 @@ static void values_out_of_range_are_refused(void)
 
 /* ---- whole runs ----------------------------------------------------------------------------- */
 
-/* Rows that say how long they took: the report can be compared with what is expected of it. */
+/* Rows that state their own time: the report can be compared with known figures. */
 static uint64_t run_ten(uint64_t ops, unsigned workers)
 {
     (void)workers;
@@ -187,7 +187,7 @@ static uint64_t run_by_workers(uint64_t ops, unsigned workers)
     return ops * workers;
 }
 
-/* Timed by the harness: long enough not to be nothing. */
+/* Timed by the harness: long enough to be more than 0. */
 static uint64_t run_timed(uint64_t ops, unsigned workers)
 {
     volatile uint64_t sum = workers;
@@ -208,7 +208,7 @@ static const struct bench_goal goals[] = {
     {"known", "twenty", "ten", 2.0, false, 0, false},
     {"known", "twenty", "ten", 2.0, true, 0, false},
     {"known", "ten", "twenty", 0.6, true, 0, false},
-    {"known", "ten", "nobody", 1.0, false, 0, false},
+    {"known", "ten", "missing", 1.0, false, 0, false},
     {"known", "twenty", "ten", 1.5, false, 0, true},
     {"known", "ten", "peer", 0.5, false, 0, false},
     {"split", "own", "own", 1.0, false, 2, false},
@@ -233,7 +233,8 @@ static void run_bench(void)
     exit(bench_main(bench_argc, bench_args, &suite));
 }
 
-/* Runs the suite with these options (NULL ends them); gives the exit status and the report. */
+/* Runs the suite with these options (NULL ends the list); returns the exit status and the
+ * report. */
 static int run_with(char *report, char *const *options)
 {
     const char *wrapper = getenv("WEFT_TEST_WRAP");
@@ -289,7 +290,7 @@ static void remove_script(char *path)
     CHECK_EQ(rmdir(path), 0);
 }
 
-static void table_divides_by_the_base(void)
+static void report_table_divides_by_the_base(void)
 {
     char report[REPORT_MAX];
     CHECK_EQ(RUN(report, OPTION("--reps"), OPTION("3"), OPTION("--filter"), OPTION("known")), 0);
@@ -303,7 +304,7 @@ static void table_divides_by_the_base(void)
     check_lacks(report, "timed");
 }
 
-static void another_base_can_be_named(void)
+static void report_base_can_be_chosen(void)
 {
     char report[REPORT_MAX];
     CHECK_EQ(RUN(report, OPTION("--base"), OPTION("twenty"), OPTION("--reps"), OPTION("1")), 0);
@@ -311,7 +312,7 @@ static void another_base_can_be_named(void)
     check_contains(report, "| - | - |"); /* a row that has no such variant */
 }
 
-static void goals_are_judged_by_their_ratio(void)
+static void report_judges_goals_by_their_ratio(void)
 {
     char report[REPORT_MAX];
     CHECK_EQ(RUN(report, OPTION("--quick")), 0);
@@ -320,11 +321,11 @@ static void goals_are_judged_by_their_ratio(void)
     check_contains(report, "goal: known, ten / twenty < 0.60: 0.50 (medians 0.50), met\n");
     check_contains(report, "goal: known, twenty / ten <= 1.50: 2.00 (minima 2.00), not met\n");
     check_contains(report,
-                   "goal: known, ten / nobody <= 1.00: not measured, no figure of nobody\n");
+                   "goal: known, ten / missing <= 1.00: not measured, no figure of missing\n");
     check_contains(report, "goal: split, workers 2, own / own <= 1.00: 1.00 (medians 1.00), met\n");
 }
 
-static void rows_with_workers_run_with_one_and_two(void)
+static void run_varies_the_workers_of_a_row(void)
 {
     char report[REPORT_MAX];
     CHECK_EQ(RUN(report, OPTION("--quick"), OPTION("--filter"), OPTION("split")), 0);
@@ -346,7 +347,7 @@ static double column(const char *row, int n)
     return strtod(row, NULL);
 }
 
-static void harness_times_a_row_that_does_not(void)
+static void run_times_a_row_that_does_not_time_itself(void)
 {
     char report[REPORT_MAX];
     CHECK_EQ(RUN(report, OPTION("--quick"), OPTION("--filter"), OPTION("timed")), 0);
@@ -358,12 +359,12 @@ static void harness_times_a_row_that_does_not(void)
     CHECK(column(row, 8) > 0);       /* peak memory */
 }
 
-static void a_peer_joins_rows_of_the_same_name(void)
+static void peer_joins_rows_of_the_same_name(void)
 {
     char report[REPORT_MAX];
     char peer[64];
     char named[96];
-    /* Speaks with its arguments: 10 ns an operation more for each worker, 5 to begin with. */
+    /* Uses its arguments: 5 ns per operation, and 10 ns more for each worker. */
     write_script(peer, "if [ \"$1\" = --list ]; then\n"
                        "  echo '{\"row\":\"known\",\"variant\":\"peer\",\"ops\":100,"
                        "\"unit\":\"step\",\"workers\":0}'\n"
@@ -389,7 +390,7 @@ static void a_peer_joins_rows_of_the_same_name(void)
     remove_script(peer);
 }
 
-static void a_failing_peer_costs_its_own_cell_only(void)
+static void peer_failure_affects_only_its_own_cell(void)
 {
     static const char *const endings[] = {
         "exit 1",
@@ -418,7 +419,7 @@ static void a_failing_peer_costs_its_own_cell_only(void)
     }
 }
 
-static void a_missing_peer_is_skipped(void)
+static void peer_that_is_missing_is_skipped(void)
 {
     char report[REPORT_MAX];
     CHECK_EQ(RUN(report, OPTION("--quick"), OPTION("--peer"), OPTION("/nowhere/peer")), 0);
@@ -426,7 +427,7 @@ static void a_missing_peer_is_skipped(void)
     check_contains(report, "| known | 0 | step | ten | 10.0 | 10.0 |");
 }
 
-static void json_has_a_line_for_each_cell(void)
+static void report_json_has_a_line_per_cell(void)
 {
     char report[REPORT_MAX];
     char path[] = "/tmp/test_bench.XXXXXX";
@@ -454,7 +455,7 @@ static void json_has_a_line_for_each_cell(void)
     CHECK_EQ(unlink(path), 0);
 }
 
-static void what_takes_long_is_not_repeated(void)
+static void run_does_not_repeat_long_rows(void)
 {
     char report[REPORT_MAX];
     char path[] = "/tmp/test_bench.XXXXXX";
@@ -473,7 +474,7 @@ static void what_takes_long_is_not_repeated(void)
     CHECK_EQ(unlink(path), 0);
 }
 
-static void bad_usage_is_refused(void)
+static void bench_refuses_bad_usage(void)
 {
     char report[REPORT_MAX];
     CHECK_EQ(RUN(report, OPTION("--reps"), OPTION("0")), 2);
@@ -483,32 +484,32 @@ static void bad_usage_is_refused(void)
     CHECK_EQ(RUN(report, OPTION("--seconds"), OPTION("-1")), 2);
     CHECK_EQ(RUN(report, OPTION("--json"), OPTION("/nowhere/file")), 2);
     CHECK_EQ(RUN(report, OPTION("--unheard-of")), 2);
-    CHECK_EQ(RUN(report, OPTION("--filter")), 2); /* what for? */
+    CHECK_EQ(RUN(report, OPTION("--filter")), 2); /* its argument is missing */
     CHECK_EQ(RUN(report, OPTION("known")), 2);
     CHECK_EQ(RUN(report, OPTION("no-row"), OPTION("ten"), OPTION("1"), OPTION("0")), 2);
     CHECK_EQ(RUN(report, OPTION("known"), OPTION("ten"), OPTION("none"), OPTION("0")), 2);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(median_is_the_middle),
-    TAP_TEST(minimum_is_the_least),
-    TAP_TEST(ratio_needs_both_sides),
-    TAP_TEST(text_is_quoted_for_json),
-    TAP_TEST(a_line_is_read),
-    TAP_TEST(order_blanks_and_unknown_keys_do_not_matter),
-    TAP_TEST(malformed_lines_are_refused),
-    TAP_TEST(values_out_of_range_are_refused),
-    TAP_TEST(table_divides_by_the_base),
-    TAP_TEST(another_base_can_be_named),
-    TAP_TEST(goals_are_judged_by_their_ratio),
-    TAP_TEST(rows_with_workers_run_with_one_and_two),
-    TAP_TEST(harness_times_a_row_that_does_not),
-    TAP_TEST(a_peer_joins_rows_of_the_same_name),
-    TAP_TEST(a_failing_peer_costs_its_own_cell_only),
-    TAP_TEST(a_missing_peer_is_skipped),
-    TAP_TEST(json_has_a_line_for_each_cell),
-    TAP_TEST(what_takes_long_is_not_repeated),
-    TAP_TEST(bad_usage_is_refused),
+    TAP_TEST(stats_median_is_the_middle),
+    TAP_TEST(stats_minimum_is_the_smallest),
+    TAP_TEST(stats_ratio_needs_both_figures),
+    TAP_TEST(json_quotes_text),
+    TAP_TEST(json_line_is_parsed),
+    TAP_TEST(json_ignores_order_blanks_and_unknown_keys),
+    TAP_TEST(json_refuses_malformed_lines),
+    TAP_TEST(json_refuses_values_out_of_range),
+    TAP_TEST(report_table_divides_by_the_base),
+    TAP_TEST(report_base_can_be_chosen),
+    TAP_TEST(report_judges_goals_by_their_ratio),
+    TAP_TEST(run_varies_the_workers_of_a_row),
+    TAP_TEST(run_times_a_row_that_does_not_time_itself),
+    TAP_TEST(peer_joins_rows_of_the_same_name),
+    TAP_TEST(peer_failure_affects_only_its_own_cell),
+    TAP_TEST(peer_that_is_missing_is_skipped),
+    TAP_TEST(report_json_has_a_line_per_cell),
+    TAP_TEST(run_does_not_repeat_long_rows),
+    TAP_TEST(bench_refuses_bad_usage),
 };
 
 /* The harness starts this program again, by this name, to measure its rows. */

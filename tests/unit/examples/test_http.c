@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the reader of requests of the example http keeps what its fuzz target asks of it.
- * Method: the corpus, and requests made of the words that matter, some of them spoiled.
+ * Goal:   the request parser of the example http satisfies its fuzz target.
+ * Method: the corpus, and requests made of the words that matter, some of these corrupted.
  */
 #include "base/base.h"
 #include "fuzz/corpus.h"
@@ -29,7 +29,7 @@ static const char *const headers[] = {
 
 struct text {
     size_t size;
-    uint8_t bytes[2048]; /* more than twenty of the words have */
+    uint8_t bytes[2048]; /* larger than any twenty of the words */
 };
 
 static void append(struct text *text, const char *word)
@@ -46,7 +46,7 @@ static void append_some(struct text *text, struct wf_random *random, const char 
     }
 }
 
-static void what_is_made_of_its_words_is_read_well(void)
+static void http_fuzz_requests_made_of_its_words_pass(void)
 {
     struct wf_random random;
     wf_random_init(&random, tap_seed());
@@ -65,13 +65,13 @@ static void what_is_made_of_its_words_is_read_well(void)
     }
 }
 
-static void the_corpus_holds(void)
+static void http_fuzz_corpus_passes(void)
 {
     CHECK(corpus_run(WEFT_CORPUS) >= 8);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(what_is_made_of_its_words_is_read_well),
-    TAP_TEST(the_corpus_holds),
+    TAP_TEST(http_fuzz_requests_made_of_its_words_pass),
+    TAP_TEST(http_fuzz_corpus_passes),
 };
 TAP_MAIN(tests)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a switch goes where it shall, carries its word, keeps what the ABI says, and a fiber
- *         begins and ends as promised.
- * Method: fibers that hand a word to and fro; registers filled with random numbers on both sides of
- *         a switch; frames that need their alignment; a backtrace from inside.
+ * Goal:   a switch goes to its target, passes its message and keeps the registers that the ABI
+ *         names; a fiber begins and ends as fiber.h says.
+ * Method: fibers that pass a message back and forth; registers filled with random numbers on both
+ *         sides of a switch; frames that need their alignment; a backtrace from inside.
  */
 #include <errno.h>
 #include <execinfo.h>
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "aids.h"
-#include "fiber_aids.h"
+#include "fiber_helpers.h"
+#include "helpers.h"
 
 /* ---- switching ----------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ static struct wf_fiber_exit add_one_to_each(void *arg, void *message)
     return (struct wf_fiber_exit){&f->thread, f};
 }
 
-static void a_message_goes_with_every_switch(void)
+static void fiber_switch_passes_a_message(void)
 {
     struct fixture f;
     fixture_init(&f, add_one_to_each);
@@ -44,7 +44,7 @@ static struct wf_fiber_exit return_at_once(void *arg, void *message)
     return (struct wf_fiber_exit){&f->thread, message};
 }
 
-static void a_function_that_returns_ends_its_fiber(void)
+static void fiber_ends_when_its_function_returns(void)
 {
     struct fixture f;
     int word;
@@ -72,10 +72,10 @@ static __attribute__((noinline)) int end_below(struct fixture *f, int depth, voi
 static struct wf_fiber_exit end_deep_inside(void *arg, void *message)
 {
     (void)end_below(arg, DEPTH, message);
-    tap_fail(__FILE__, __LINE__, "came back from the last switch");
+    tap_fail(__FILE__, __LINE__, "returned from the last switch");
 }
 
-static void a_fiber_can_end_from_any_depth(void)
+static void fiber_can_end_from_any_depth(void)
 {
     struct fixture f;
     int word;
@@ -85,9 +85,9 @@ static void a_fiber_can_end_from_any_depth(void)
     fixture_done(&f);
 }
 
-/* TSan has room for 65536 calls that did not return in each of its fibers, which stay with the
- * stacks: neither way to end may leave any behind. */
-static void a_stack_is_used_by_one_fiber_after_the_other(void)
+/* TSan has space for 65536 calls that did not return in each of its fibers, which stay with the
+ * stacks: neither way to end may leave such a call behind. */
+static void fiber_reuses_a_stack_after_another_fiber(void)
 {
     enum { WELL = 70000, DEEP = 70000 / DEPTH };
     struct fixture f;
@@ -99,7 +99,7 @@ static void a_stack_is_used_by_one_fiber_after_the_other(void)
     fixture_done(&f);
 }
 
-/* ---- any to any ---------------------------------------------------------------------------- */
+/* ---- fiber to fiber ------------------------------------------------------------------------ */
 
 enum { RING = 50, ROUNDS = 20 };
 
@@ -110,39 +110,40 @@ struct ring {
     int visits[RING];
 };
 
-struct seat {
+struct member {
     struct ring *ring;
     int number;
 };
 
-/* Each goes straight to the next, and the last round ends them one after the other. */
-static struct wf_fiber_exit visit(void *arg, void *message)
+/* Each fiber switches directly to the next; the last iteration ends all fibers one after the
+ * other. */
+static struct wf_fiber_exit run_member(void *arg, void *message)
 {
-    struct seat *seat = arg;
-    struct ring *ring = seat->ring;
-    struct wf_fiber *self = &ring->fibers[seat->number];
-    struct wf_fiber *next = &ring->fibers[(seat->number + 1) % RING];
+    struct member *member = arg;
+    struct ring *ring = member->ring;
+    struct wf_fiber *self = &ring->fibers[member->number];
+    struct wf_fiber *next = &ring->fibers[(member->number + 1) % RING];
     for (int round = 0; round < ROUNDS; round++) {
-        ring->visits[seat->number]++;
+        ring->visits[member->number]++;
         message = wf_fiber_switch(self, next, (char *)message + 1);
     }
-    const bool is_last = seat->number + 1 == RING;
+    const bool is_last = member->number + 1 == RING;
     return (struct wf_fiber_exit){is_last ? &ring->thread : next, (char *)message + 1};
 }
 
-static void a_fiber_switches_straight_to_any_other(void)
+static void fiber_switches_directly_to_any_other(void)
 {
     static struct ring ring;
-    struct seat seats[RING];
+    struct member seats[RING];
     struct wf_stack_pool pool;
     struct wf_stack_cache cache;
     CHECK_EQ(wf_stack_pool_init(&pool, NULL), 0);
     wf_stack_cache_init(&cache, &pool);
     wf_fiber_init_thread(&ring.thread);
     for (int i = 0; i < RING; i++) {
-        seats[i] = (struct seat){&ring, i};
+        seats[i] = (struct member){&ring, i};
         CHECK_EQ(wf_stack_get(&cache, 0, &ring.stacks[i]), 0);
-        wf_fiber_init(&ring.fibers[i], ring.stacks[i], visit, &seats[i]);
+        wf_fiber_init(&ring.fibers[i], ring.stacks[i], run_member, &seats[i]);
     }
     void *hops = wf_fiber_switch(&ring.thread, &ring.fibers[0], NULL);
     CHECK_EQ((intptr_t)hops, RING * (ROUNDS + 1));
@@ -156,7 +157,7 @@ static void a_fiber_switches_straight_to_any_other(void)
 
 /* ---- registers ----------------------------------------------------------------------------- */
 
-/* The registers that a function has to keep. */
+/* The callee-saved registers. */
 #if defined(__x86_64__)
 enum { REGISTERS = 6 };
 #else
@@ -181,7 +182,7 @@ static void switch_with_registers(struct wf_fiber *from, struct wf_fiber *to,
 #if defined(__x86_64__)
     void **a = &from->stack_pointer;
     void *b = to->stack_pointer;
-    __asm__ volatile("leaq -128(%%rsp), %%rsp\n\t" /* the compiler may keep something there */
+    __asm__ volatile("leaq -128(%%rsp), %%rsp\n\t" /* the compiler may keep data in the red zone */
                      "pushq %%rbp\n\t"
                      "pushq %[out]\n\t"
                      "movq 0(%[in]), %%rbx\n\t"
@@ -271,10 +272,10 @@ static struct wf_fiber_exit keep_registers(void *arg, void *message)
     return (struct wf_fiber_exit){&f->thread, NULL};
 }
 
-/* The bare switch: notices are for those who go through wf_fiber_switch. */
-static void registers_survive_a_switch(void)
+/* The bare switch: sanitizers are notified only in wf_fiber_switch. */
+static void fiber_switch_keeps_callee_saved_registers(void)
 {
-#ifdef WF_SWITCH_NOTICED
+#ifdef WF_SWITCH_SANITIZED
     tap_skip("sanitizers have to hear of every switch");
 #endif
     struct fixture f;
@@ -287,10 +288,10 @@ static void registers_survive_a_switch(void)
     fixture_done(&f);
 }
 
-enum { BELOW = 14 }; /* words of a red zone, but for two */
+enum { BELOW = 14 }; /* words of a red zone, minus two */
 
-/* Calls nothing, so that the compiler keeps its locals below the stack pointer where the ABI allows
- * that; the switch is no call to it. */
+/* Calls nothing, so that the compiler keeps its locals in the red zone where the ABI allows that;
+ * the compiler does not see the switch as a call. */
 static __attribute__((noinline)) uint64_t switch_from_leaf(struct wf_fiber *from,
                                                            struct wf_fiber *to)
 {
@@ -306,9 +307,9 @@ static __attribute__((noinline)) uint64_t switch_from_leaf(struct wf_fiber *from
     return sum;
 }
 
-static void what_lies_below_the_stack_survives_a_switch(void)
+static void fiber_switch_keeps_the_red_zone(void)
 {
-#ifdef WF_SWITCH_NOTICED
+#ifdef WF_SWITCH_SANITIZED
     tap_skip("sanitizers have to hear of every switch");
 #endif
     struct fixture f;
@@ -325,7 +326,8 @@ static uint64_t fp_control(void)
     uint32_t mxcsr;
     uint16_t x87;
     __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
-    return (uint64_t)(mxcsr & 0xffc0u) << 16 | x87; /* the low bits of mxcsr are no control */
+    /* the low bits of mxcsr are status, not control */
+    return (uint64_t)(mxcsr & 0xffc0u) << 16 | x87;
 #else
     uint64_t fpcr;
     __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
@@ -347,7 +349,7 @@ static struct wf_fiber_exit round_upward(void *arg, void *message)
     return (struct wf_fiber_exit){&f->thread, NULL};
 }
 
-static void control_words_are_kept_on_request(void)
+static void fiber_keeps_fp_control_words_on_request(void)
 {
     struct fixture f;
     fixture_init(&f, round_upward);
@@ -367,8 +369,9 @@ static struct wf_fiber_exit set_round_upward(void *arg, void *message)
     return return_at_once(arg, message);
 }
 
-/* What it costs is what is not done: without the request the words of one are those of all. */
-static void control_words_are_shared_without(void)
+/* The switch does not save them: without the request all fibers share the thread's control
+ * words. */
+static void fiber_shares_fp_control_words_by_default(void)
 {
     struct fixture f;
     fixture_init(&f, set_round_upward);
@@ -385,7 +388,7 @@ static struct wf_fiber_exit look_at_frame(void *arg, void *message)
 {
     CHECK_EQ((uintptr_t)__builtin_frame_address(0) % 16, 0);
 #if defined(__x86_64__)
-    /* Faults unless the stack is where the compiler believes it to be. */
+    /* Faults unless the stack is aligned as the compiler assumes. */
     struct {
         _Alignas(16) char bytes[16];
     } local;
@@ -394,11 +397,11 @@ static struct wf_fiber_exit look_at_frame(void *arg, void *message)
     return return_at_once(arg, message);
 }
 
-static void a_fiber_begins_on_an_aligned_stack(void)
+static void fiber_begins_on_an_aligned_stack(void)
 {
     struct fixture f;
     fixture_init(&f, look_at_frame);
-    for (int i = 0; i < 100; i++) { /* of every color */
+    for (int i = 0; i < 100; i++) { /* of every cache color */
         struct wf_stack *stack;
         CHECK_EQ(wf_stack_get(&f.cache, 0, &stack), 0);
         CHECK_EQ((uintptr_t)wf_stack_high(stack) % 16, 0);
@@ -428,13 +431,14 @@ static struct wf_fiber_exit trace(void *arg, void *message)
 
 /* TRACED + 1 times trace_below, trace, wf_fiber_main and the trampoline; sanitizers put a frame of
  * their own on top. */
-static void a_backtrace_ends_where_the_fiber_began(void)
+static void fiber_backtrace_ends_at_its_first_frame(void)
 {
     struct fixture f;
     fixture_init(&f, trace);
-    /* Whatever is above the first frame, even if it looks like a return address. */
+    /* The words above the first frame look like return addresses; the backtrace must not use
+     * them. */
     uintptr_t *above = (uintptr_t *)(void *)(wf_stack_high(f.stack) - f.stack->color);
-    above[-1] = above[-2] = (uintptr_t)a_backtrace_ends_where_the_fiber_began;
+    above[-1] = above[-2] = (uintptr_t)fiber_backtrace_ends_at_its_first_frame;
     const int count = (int)(intptr_t)wf_fiber_switch(&f.thread, &f.fiber, NULL);
     CHECK(count == TRACED + 4 || count == TRACED + 5);
     CHECK((uintptr_t)frames[count - 1] - (uintptr_t)wf_fiber_trampoline < 32);
@@ -451,7 +455,7 @@ static void resume_an_ended_fiber(void)
     (void)wf_fiber_switch(&f.thread, &f.fiber, NULL);
 }
 
-static void an_ended_fiber_is_not_resumed(void)
+static void fiber_resume_after_end_panics(void)
 {
     char text[1024];
     if (!HAS_ASSERTS) {
@@ -463,17 +467,17 @@ static void an_ended_fiber_is_not_resumed(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_message_goes_with_every_switch),
-    TAP_TEST(a_function_that_returns_ends_its_fiber),
-    TAP_TEST(a_fiber_can_end_from_any_depth),
-    TAP_TEST(a_stack_is_used_by_one_fiber_after_the_other),
-    TAP_TEST(a_fiber_switches_straight_to_any_other),
-    TAP_TEST(registers_survive_a_switch),
-    TAP_TEST(what_lies_below_the_stack_survives_a_switch),
-    TAP_TEST(control_words_are_kept_on_request),
-    TAP_TEST(control_words_are_shared_without),
-    TAP_TEST(a_fiber_begins_on_an_aligned_stack),
-    TAP_TEST(a_backtrace_ends_where_the_fiber_began),
-    TAP_TEST(an_ended_fiber_is_not_resumed),
+    TAP_TEST(fiber_switch_passes_a_message),
+    TAP_TEST(fiber_ends_when_its_function_returns),
+    TAP_TEST(fiber_can_end_from_any_depth),
+    TAP_TEST(fiber_reuses_a_stack_after_another_fiber),
+    TAP_TEST(fiber_switches_directly_to_any_other),
+    TAP_TEST(fiber_switch_keeps_callee_saved_registers),
+    TAP_TEST(fiber_switch_keeps_the_red_zone),
+    TAP_TEST(fiber_keeps_fp_control_words_on_request),
+    TAP_TEST(fiber_shares_fp_control_words_by_default),
+    TAP_TEST(fiber_begins_on_an_aligned_stack),
+    TAP_TEST(fiber_backtrace_ends_at_its_first_frame),
+    TAP_TEST(fiber_resume_after_end_panics),
 };
 TAP_MAIN(tests)

@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a fiber goes on in another thread than the one that suspended it; what belongs to threads
- *         is asked for anew; stacks go round between caches, the pool and the kernel meanwhile.
+ * Goal:   a fiber that one thread suspended continues in another thread; thread-local addresses are
+ *         looked up again after a switch; stacks move between caches, the pool and the kernel
+ *         meanwhile.
  * Method: threads take fibers out of one queue, run them a step and put them back; fibers keep
- * plain data on their stacks and compare it; a reader walks the list of slabs while they vanish.
+ *         plain data on their stacks and compare it; a reader walks the list of slabs while slabs
+ *         are unmapped.
  */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 
-#include "aids.h"
-#include "fiber_aids.h"
+#include "fiber_helpers.h"
+#include "helpers.h"
 #include "marks.h"
 #include "queue/queue.h"
 
-/* ---- what belongs to a thread -------------------------------------------------------------- */
+/* ---- thread-local data --------------------------------------------------------------------- */
 
 static _Thread_local int own_id;
 
-/* What code on a fiber must do: see WF_ASKS_THREAD. */
-WF_ASKS_THREAD static int *own_id_address(void)
+/* Code on a fiber must read thread-local data this way: see WF_READS_TLS. */
+WF_READS_TLS static int *own_id_address(void)
 {
-    return wf_of_thread(&own_id);
+    return wf_tls(&own_id);
 }
 
-WF_ASKS_THREAD static int *errno_address(void)
+WF_READS_TLS static int *errno_address(void)
 {
-    return wf_of_thread(&errno);
+    return wf_tls(&errno);
 }
 
 struct handover {
@@ -41,7 +43,7 @@ static void check_thread(void)
     CHECK_EQ(*errno_address(), id);
 }
 
-/* The message is the fiber of the thread that resumes: there is no other way back. */
+/* The message is the fiber of the resuming thread: there is no other way back. */
 static struct wf_fiber_exit check_on_each_thread(void *arg, void *message)
 {
     struct handover *h = arg;
@@ -71,7 +73,7 @@ static void *resume_there(void *arg)
 }
 
 /* Hazard: compilers keep the addresses of errno and of thread-local variables across calls. */
-static void what_belongs_to_a_thread_is_asked_for_anew(void)
+static void fiber_reads_thread_locals_of_its_current_thread(void)
 {
     static struct handover h;
     pthread_t other;
@@ -93,7 +95,7 @@ static void what_belongs_to_a_thread_is_asked_for_anew(void)
 enum { THREADS = 3, FIBERS = 300, STEPS = 40, GENERATIONS = 4 };
 
 struct walker {
-    struct wf_node node; /* first: what is in the queue */
+    struct wf_node node; /* first: the queue links it */
     struct wf_fiber fiber;
     int generation; /* plain: carried by the queue from thread to thread */
     int step;
@@ -138,7 +140,8 @@ static void begin(struct walker *walker, struct wf_stack_cache *cache)
     wf_fiber_init(&walker->fiber, stack, walk, walker);
 }
 
-/* Runs one step of the walker; puts it back, or begins its next life, perhaps on another stack. */
+/* Runs one step of the walker; puts it back, or begins its next generation, perhaps on another
+ * stack. */
 static void run_step(struct wf_fiber *thread, struct walker *walker, struct wf_stack_cache *cache)
 {
     struct wf_stack_place place;
@@ -177,7 +180,7 @@ static void *run_walkers(void *arg)
 }
 
 /* Small limits, so that slabs come and go all the time. */
-static void fibers_wander_between_threads(void)
+static void fiber_migrates_between_threads(void)
 {
     pthread_t threads[THREADS];
     struct wf_stack_cache cache;
@@ -203,7 +206,7 @@ static void fibers_wander_between_threads(void)
     wf_stack_pool_done(&pool);
 }
 
-/* ---- looking while slabs vanish ------------------------------------------------------------ */
+/* ---- a reader while slabs are unmapped ----------------------------------------------------- */
 
 static WF_ATOMIC(uint32_t) is_stopped;
 
@@ -213,7 +216,7 @@ static void *map_and_unmap(void *arg)
     wf_stack_cache_init(&cache, &pool);
     for (int i = 0; wf_load_acquire(&is_stopped) == 0; i++) {
         struct wf_stack *stack;
-        CHECK_EQ(wf_stack_get(&cache, (size_t)1 << 20, &stack), 0); /* few in a slab */
+        CHECK_EQ(wf_stack_get(&cache, (size_t)1 << 20, &stack), 0); /* few stacks per slab */
         wf_stack_put(&cache, stack);
         wf_stack_cache_done(&cache);
         (void)wf_stack_pool_trim(&pool);
@@ -223,7 +226,7 @@ static void *map_and_unmap(void *arg)
 
 static bool has_waited(void)
 {
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
     const struct wf_mark *mark;
     const size_t count = wf_marks(&mark);
     for (size_t i = 0; i < count; i++) {
@@ -235,8 +238,9 @@ static bool has_waited(void)
     return true;
 }
 
-/* Until a slab had to wait for a reader: TSan or ASan would see the others free what is read. */
-static void the_list_of_slabs_is_read_while_they_vanish(void)
+/* Runs until the unmapping of a slab had to wait for a reader: TSan or ASan would report a read of
+ * freed memory. */
+static void stack_slab_list_is_readable_while_slabs_are_unmapped(void)
 {
     pthread_t threads[2];
     struct wf_stack_cache cache;
@@ -264,8 +268,8 @@ static void the_list_of_slabs_is_read_while_they_vanish(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(what_belongs_to_a_thread_is_asked_for_anew),
-    TAP_TEST(fibers_wander_between_threads),
-    TAP_TEST(the_list_of_slabs_is_read_while_they_vanish),
+    TAP_TEST(fiber_reads_thread_locals_of_its_current_thread),
+    TAP_TEST(fiber_migrates_between_threads),
+    TAP_TEST(stack_slab_list_is_readable_while_slabs_are_unmapped),
 };
 TAP_MAIN(tests)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   whoever overflows a stack is told by name; every other fault does what it would have done
- *         without us.
+ * Goal:   a stack overflow is reported with the task's name; every other fault has the same effect
+ *         as without the runtime.
  * Method: children that overflow, in each way, and children that fault in other ways under each
- *         kind of handler; what they print and how they end is compared.
+ *         kind of handler; the test compares their output and status.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -14,13 +14,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "aids.h"
-#include "fiber_aids.h"
+#include "fiber_helpers.h"
+#include "helpers.h"
 
 enum { TEXT = 4096 };
 
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void say(const char *format, ...)
+static void print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void print(const char *format, ...)
 {
     char text[256];
     va_list args;
@@ -32,12 +32,12 @@ static void say(const char *format, ...)
 
 static void report(const struct wf_overflow *overflow)
 {
-    say("overflow: %s, %zu bytes, %s, %s\n",
-        overflow->user != NULL ? (const char *)overflow->user : "nobody", overflow->size,
-        overflow->is_stray ? "stray" : "own", overflow->address == NULL ? "traces" : "caught");
+    print("overflow: %s, %zu bytes, %s, %s\n",
+          overflow->user != NULL ? (const char *)overflow->user : "unknown", overflow->size,
+          overflow->is_stray ? "stray" : "own", overflow->address == NULL ? "traces" : "caught");
 }
 
-/* A child that must end by `number`, after it said `expected`. */
+/* A child that must end by signal `number` after it printed `expected`. */
 static void check_ends(void (*run)(void), int number, const char *expected)
 {
     char text[TEXT];
@@ -47,7 +47,7 @@ static void check_ends(void (*run)(void), int number, const char *expected)
     }
 }
 
-/* A child that must go on to its end, after it said `expected`. */
+/* A child that must reach its end after it printed `expected`. */
 static void check_lives(void (*run)(void), const char *expected)
 {
     char text[TEXT];
@@ -59,10 +59,10 @@ static void check_lives(void (*run)(void), const char *expected)
 
 /* ---- overflows ----------------------------------------------------------------------------- */
 
-static char name[] = "the task in question";
+static char name[] = "the named task";
 static struct fixture f;
 
-static void run_watched(wf_fiber_fn fn, const struct wf_stack_options *options)
+static void run_with_report(wf_fiber_fn fn, const struct wf_stack_options *options)
 {
     struct wf_signal_stack signal_stack;
     CHECK_EQ(wf_signal_stack_init(&signal_stack), 0);
@@ -90,18 +90,18 @@ static __attribute__((noinline)) int recurse(int depth)
 static struct wf_fiber_exit recurse_on_fiber(void *arg, void *message)
 {
     (void)arg;
-    say("%d\n", recurse(0));
+    print("%d\n", recurse(0));
     return (struct wf_fiber_exit){&f.thread, message};
 }
 
 static void overflow_by_note(void)
 {
-    run_watched(recurse_on_fiber, &(struct wf_stack_options){.guard = WF_GUARD_NOTE});
+    run_with_report(recurse_on_fiber, &(struct wf_stack_options){.guard = WF_GUARD_MARKER});
 }
 
 static void overflow_by_mapping(void)
 {
-    run_watched(recurse_on_fiber, &(struct wf_stack_options){.guard = WF_GUARD_MAPPING});
+    run_with_report(recurse_on_fiber, &(struct wf_stack_options){.guard = WF_GUARD_MAPPING});
 }
 
 static const char *expected_text(const char *how)
@@ -112,7 +112,7 @@ static const char *expected_text(const char *how)
     return text;
 }
 
-static void an_overflow_is_told_by_name(void)
+static void overflow_is_reported_with_the_tasks_name(void)
 {
     if (wf_memory_can_guard()) {
         check_ends(overflow_by_note, SIGABRT, expected_text("own, caught"));
@@ -120,8 +120,8 @@ static void an_overflow_is_told_by_name(void)
     check_ends(overflow_by_mapping, SIGABRT, expected_text("own, caught"));
 }
 
-/* Touches its lowest byte only: what is between must be touched by the code at its begin.  That it
- * is the lowest is not for the compiler to know, or there would be no large frame. */
+/* Touches its lowest byte only: the function prologue must touch the pages in between.  The index
+ * is volatile: if the compiler knew that it is the lowest byte, there would be no large frame. */
 static volatile size_t lowest;
 
 static __attribute__((noinline)) int use_large_frame(void)
@@ -134,18 +134,18 @@ static __attribute__((noinline)) int use_large_frame(void)
 static struct wf_fiber_exit use_large_frame_on_fiber(void *arg, void *message)
 {
     (void)arg;
-    say("%d\n", use_large_frame());
+    print("%d\n", use_large_frame());
     return (struct wf_fiber_exit){&f.thread, message};
 }
 
 static void overflow_by_large_frame(void)
 {
-    run_watched(use_large_frame_on_fiber, NULL);
+    run_with_report(use_large_frame_on_fiber, NULL);
 }
 
-/* Hazard: one frame larger than stack and guard together ends in a neighbour's stack, unless it is
- * compiled with -fstack-clash-protection. */
-static void a_large_frame_does_not_jump_over_the_guard(void)
+/* Hazard: one frame larger than stack and guard together reaches into the adjacent stack, unless it
+ * is compiled with -fstack-clash-protection. */
+static void overflow_by_a_large_frame_hits_the_guard(void)
 {
     check_ends(overflow_by_large_frame, SIGABRT, expected_text("own, caught"));
 }
@@ -159,10 +159,10 @@ static struct wf_fiber_exit damage_canary(void *arg, void *message)
 
 static void overflow_canary(void)
 {
-    run_watched(damage_canary, &(struct wf_stack_options){.guard = WF_GUARD_CANARY});
+    run_with_report(damage_canary, &(struct wf_stack_options){.guard = WF_GUARD_CANARY});
 }
 
-static void a_damaged_canary_is_told_by_name(void)
+static void overflow_that_damaged_a_canary_is_reported(void)
 {
     check_ends(overflow_canary, SIGABRT, expected_text("own, traces"));
 }
@@ -176,15 +176,15 @@ static void write_to_guard(void)
     *(volatile char *)(f.stack->low - 1) = 1;
 }
 
-static void a_wild_pointer_into_a_guard_is_no_overflow(void)
+static void overflow_is_not_reported_for_a_wild_pointer_into_a_guard(void)
 {
-    check_ends(write_to_guard, SIGABRT, "overflow: nobody");
+    check_ends(write_to_guard, SIGABRT, "overflow: unknown");
     check_ends(write_to_guard, SIGABRT, "stray, caught");
 }
 
 /* ---- other faults -------------------------------------------------------------------------- */
 
-static volatile char *forbidden; /* a page nobody may touch */
+static volatile char *forbidden; /* a page without access rights */
 static sigjmp_buf back;
 static siginfo_t given_info;
 static volatile int calls;
@@ -198,59 +198,60 @@ static void prepare(int number, const struct sigaction *action)
     static struct wf_signal_stack signal_stack;
     CHECK_EQ(wf_signal_stack_init(&signal_stack), 0);
     CHECK_EQ(wf_overflow_install(report), 0);
-    fixture_init(&f, recurse_on_fiber); /* so that there are stacks which it is not about */
+    /* so that there are other stacks, to which the fault does not belong */
+    fixture_init(&f, recurse_on_fiber);
 }
 
 static void fault_by_default(void)
 {
     prepare(SIGSEGV, &(struct sigaction){.sa_handler = SIG_DFL});
-    say("before\n");
+    print("before\n");
     *forbidden = 1;
-    say("not reached\n");
+    print("not reached\n");
 }
 
-/* Inside a stack, but not in its guard: the program's doing. */
+/* Inside a stack, but not in its guard: a fault of the program. */
 static void fault_inside_a_stack(void)
 {
     prepare(SIGSEGV, &(struct sigaction){.sa_handler = SIG_DFL});
     CHECK_EQ(mprotect(f.stack->low, wf_page_size(), PROT_NONE), 0);
-    say("before\n");
+    print("before\n");
     *(volatile char *)f.stack->low = 1;
-    say("not reached\n");
+    print("not reached\n");
 }
 
 static void send_by_default(void)
 {
     prepare(SIGSEGV, &(struct sigaction){.sa_handler = SIG_DFL});
-    say("before\n");
+    print("before\n");
     (void)raise(SIGSEGV);
-    say("not reached\n");
+    print("not reached\n");
 }
 
 static void send_bus_by_default(void)
 {
     prepare(SIGBUS, &(struct sigaction){.sa_handler = SIG_DFL});
-    say("before\n");
+    print("before\n");
     (void)raise(SIGBUS);
-    say("not reached\n");
+    print("not reached\n");
 }
 
 static void fault_ignored(void)
 {
     prepare(SIGSEGV, &(struct sigaction){.sa_handler = SIG_IGN});
-    say("before\n");
+    print("before\n");
     *forbidden = 1;
-    say("not reached\n");
+    print("not reached\n");
 }
 
 static void send_ignored(void)
 {
     prepare(SIGSEGV, &(struct sigaction){.sa_handler = SIG_IGN});
     (void)raise(SIGSEGV);
-    say("after\n");
+    print("after\n");
 }
 
-static void without_handlers_the_default_happens(void)
+static void fault_without_handler_has_the_default_action(void)
 {
     check_ends(fault_by_default, SIGSEGV, "before\n");
     check_ends(fault_inside_a_stack, SIGSEGV, "before\n");
@@ -272,10 +273,10 @@ static void fault_to_plain_handler(void)
     for (volatile int i = 0; i < 3; i++) {
         if (sigsetjmp(back, 1) == 0) {
             *forbidden = 1;
-            say("not reached\n");
+            print("not reached\n");
         }
     }
-    say("%d calls\n", calls);
+    print("%d calls\n", calls);
 }
 
 static bool is_blocked(int number)
@@ -291,13 +292,13 @@ static void on_info(int number, siginfo_t *info, void *context)
     CHECK(context != NULL);
     given_info = *info;
     calls++;
-    say("%d %s %s\n", number, is_blocked(SIGSEGV) ? "blocked" : "open",
-        is_blocked(SIGUSR1) ? "blocked" : "open");
+    print("%d %s %s\n", number, is_blocked(SIGSEGV) ? "blocked" : "open",
+          is_blocked(SIGUSR1) ? "blocked" : "open");
     CHECK_EQ(mprotect((void *)(uintptr_t)forbidden, wf_page_size(), PROT_READ | PROT_WRITE), 0);
-    errno = EDOM; /* a careless handler: ours has to put it right */
+    errno = EDOM; /* a handler that clobbers errno: the library's handler must restore it */
 }
 
-static void fault_and_mend(const struct sigaction *action)
+static void fault_and_repair(const struct sigaction *action)
 {
     prepare(SIGSEGV, action);
     errno = ENOENT;
@@ -305,36 +306,36 @@ static void fault_and_mend(const struct sigaction *action)
     CHECK_EQ(errno, ENOENT);
     CHECK(given_info.si_addr == (void *)(uintptr_t)forbidden);
     CHECK_EQ(given_info.si_code, SEGV_ACCERR);
-    say("%d calls\n", calls);
+    print("%d calls\n", calls);
 }
 
 static void fault_to_info_handler(void)
 {
     struct sigaction action = {.sa_sigaction = on_info, .sa_flags = SA_SIGINFO};
     (void)sigaddset(&action.sa_mask, SIGUSR1);
-    fault_and_mend(&action);
+    fault_and_repair(&action);
 }
 
 static void fault_to_open_handler(void)
 {
-    fault_and_mend(
+    fault_and_repair(
         &(struct sigaction){.sa_sigaction = on_info, .sa_flags = SA_SIGINFO | SA_NODEFER});
 }
 
-/* The second fault finds no handler any more. */
+/* The second fault finds no handler installed. */
 static void fault_twice_to_handler_for_one(void)
 {
-    fault_and_mend(
+    fault_and_repair(
         &(struct sigaction){.sa_sigaction = on_info, .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND)});
     CHECK_EQ(mprotect((void *)(uintptr_t)forbidden, wf_page_size(), PROT_NONE), 0);
     *forbidden = 1;
 }
 
-static void the_programs_handler_gets_its_faults(void)
+static void fault_reaches_the_programs_handler(void)
 {
     check_lives(fault_to_plain_handler, "3 calls\n");
     check_lives(fault_to_info_handler, "11 blocked blocked\n1 calls\n");
-#ifndef WF_TSAN /* which blocks all signals while a handler runs */
+#ifndef WF_TSAN /* TSan blocks all signals while a handler runs */
     check_lives(fault_to_open_handler, "11 open open\n1 calls\n");
 #else
     check_lives(fault_to_open_handler, "1 calls\n");
@@ -356,7 +357,7 @@ static bool is_handler(void (*handler)(int))
     return now.sa_handler == handler;
 }
 
-static void handlers_stay_until_the_last_removal(void)
+static void overflow_handlers_stay_until_the_last_removal(void)
 {
     (void)signal(SIGSEGV, on_plain);
     CHECK_EQ(wf_overflow_install(report), 0);
@@ -373,17 +374,18 @@ static void handlers_stay_until_the_last_removal(void)
     CHECK(is_handler(on_plain));
 }
 
-static struct sigaction below; /* what the one in front found */
+static struct sigaction below; /* the action that the front handler replaced */
 
 static void on_front(int number, siginfo_t *info, void *context)
 {
-    say("front\n");
-    if (++calls < 10) { /* or it goes round */
+    print("front\n");
+    if (++calls < 10) { /* avoids an endless loop */
         below.sa_sigaction(number, info, context);
     }
 }
 
-/* A handler that came after ours calls ours: it stays usable, and nothing goes round in circles. */
+/* A handler that was installed after the library's calls the library's: it stays usable, and there
+ * is no endless loop. */
 static void fault_behind_another(void)
 {
     prepare(SIGSEGV, &(struct sigaction){.sa_handler = on_plain});
@@ -397,15 +399,15 @@ static void fault_behind_another(void)
         wf_overflow_remove();
         CHECK_EQ(wf_overflow_install(report), 0);
     }
-    say("done\n");
+    print("done\n");
 }
 
-static void a_handler_in_front_of_ours_is_left_alone(void)
+static void overflow_removal_keeps_a_handler_installed_later(void)
 {
     check_lives(fault_behind_another, "front\nfront\ndone\n");
 }
 
-static void the_stack_for_signals_comes_and_goes(void)
+static void signal_stack_is_installed_and_removed(void)
 {
     struct wf_signal_stack stack;
     stack_t before;
@@ -416,7 +418,7 @@ static void the_stack_for_signals_comes_and_goes(void)
     CHECK_EQ(sigaltstack(NULL, &now), 0);
     CHECK_EQ(now.ss_flags, 0);
     CHECK(now.ss_size >= WF_SIGNAL_STACK_SIZE);
-    struct wf_signal_stack second; /* finds one that will do */
+    struct wf_signal_stack second; /* finds a sufficient stack */
     CHECK_EQ(wf_signal_stack_init(&second), 0);
     CHECK(second.memory == NULL);
     wf_signal_stack_done(&second);
@@ -428,8 +430,8 @@ static void the_stack_for_signals_comes_and_goes(void)
     CHECK_EQ(sigaltstack(&before, NULL), 0);
 }
 
-#ifdef WF_TEST_AIDS
-static void every_failure_is_told_and_leaves_nothing(void)
+#ifdef WF_TEST_HOOKS
+static void overflow_install_reports_every_failure_without_leak(void)
 {
     struct wf_signal_stack stack;
     stack_t before;
@@ -443,7 +445,8 @@ static void every_failure_is_told_and_leaves_nothing(void)
     }
     CHECK_EQ(sigaltstack(&none, &before), 0);
     int failures = 0;
-    for (uint64_t nth = 1; nth <= 4; nth++) { /* the guard of it, the third, is forgone */
+    /* without the third, its guard page, the call still succeeds */
+    for (uint64_t nth = 1; nth <= 4; nth++) {
         wf_fault_arm(nth);
         const int rc = wf_signal_stack_init(&stack);
         CHECK(wf_fault_hit(NULL));
@@ -461,17 +464,17 @@ static void every_failure_is_told_and_leaves_nothing(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(an_overflow_is_told_by_name),
-    TAP_TEST(a_large_frame_does_not_jump_over_the_guard),
-    TAP_TEST(a_damaged_canary_is_told_by_name),
-    TAP_TEST(a_wild_pointer_into_a_guard_is_no_overflow),
-    TAP_TEST(without_handlers_the_default_happens),
-    TAP_TEST(the_programs_handler_gets_its_faults),
-    TAP_TEST(handlers_stay_until_the_last_removal),
-    TAP_TEST(a_handler_in_front_of_ours_is_left_alone),
-    TAP_TEST(the_stack_for_signals_comes_and_goes),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(every_failure_is_told_and_leaves_nothing),
+    TAP_TEST(overflow_is_reported_with_the_tasks_name),
+    TAP_TEST(overflow_by_a_large_frame_hits_the_guard),
+    TAP_TEST(overflow_that_damaged_a_canary_is_reported),
+    TAP_TEST(overflow_is_not_reported_for_a_wild_pointer_into_a_guard),
+    TAP_TEST(fault_without_handler_has_the_default_action),
+    TAP_TEST(fault_reaches_the_programs_handler),
+    TAP_TEST(overflow_handlers_stay_until_the_last_removal),
+    TAP_TEST(overflow_removal_keeps_a_handler_installed_later),
+    TAP_TEST(signal_stack_is_installed_and_removed),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(overflow_install_reports_every_failure_without_leak),
 #endif
 };
 TAP_MAIN(tests)

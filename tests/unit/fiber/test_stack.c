@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   stacks have their size and their guard, whichever it is; they are used again, go back to
- *         the kernel after a burst, and no failure loses any.
- * Method: each kind of guard is forced in turn; accesses that must fault are made in children;
- *         memory is counted by the kernel; every call that can fail is made to fail.
+ * Goal:   stacks have their size and their guard, of every kind; they are reused, go back to the
+ *         kernel after a burst, and no failure loses a stack.
+ * Method: each kind of guard is forced in turn; accesses that must fault are made in children; the
+ *         kernel counts memory; every call that can fail fails in turn.
  */
 #include <errno.h>
 #include <signal.h>
@@ -11,10 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "aids.h"
-#include "fiber_aids.h"
+#include "fiber_helpers.h"
+#include "helpers.h"
 #include "marks.h"
-#include "proc_aids.h"
+#include "proc_helpers.h"
 
 static struct wf_stack_pool pool;
 static struct wf_stack_cache cache;
@@ -70,7 +70,7 @@ static void put_all(struct wf_stack *list)
 
 /* ---- sizes --------------------------------------------------------------------------------- */
 
-static void a_stack_has_the_size_that_was_asked_for(void)
+static void stack_has_the_requested_size(void)
 {
     start(NULL);
     for (size_t size = WF_STACK_SIZE_MIN; size <= WF_STACK_SIZE_MAX; size *= 2) {
@@ -95,7 +95,7 @@ static void a_stack_has_the_size_that_was_asked_for(void)
     stop();
 }
 
-static void bad_sizes_are_refused(void)
+static void stack_get_refuses_invalid_sizes(void)
 {
     const size_t sizes[] = {1, WF_STACK_SIZE_MIN - 1, WF_STACK_SIZE_MAX + 1, SIZE_MAX};
     struct wf_stack *const untouched = (struct wf_stack *)(void *)&pool;
@@ -138,7 +138,7 @@ static void check_guard(enum wf_guard guard)
     struct wf_stack *above = first->low > second->low ? first : second;
     CHECK_EQ(above->guard, guard);
     CHECK_EQ(stats().guards[guard], stats().stacks);
-    memset(above->low, 0xa5, above->size); /* all of it is ours */
+    memset(above->low, 0xa5, above->size); /* the whole stack is usable */
     CHECK(is_faulting(above->low - 1));
     CHECK(is_faulting(above->low - wf_guard_size()));
     CHECK(!is_faulting(above->low - wf_guard_size() - 1)); /* the next stack */
@@ -148,26 +148,26 @@ static void check_guard(enum wf_guard guard)
     stop();
 }
 
-static void a_note_in_the_page_table_guards(void)
+static void stack_guard_by_page_table_marker_faults(void)
 {
     if (!wf_memory_can_guard()) {
-        CHECK_EQ(wf_stack_pool_init(&pool, &(struct wf_stack_options){.guard = WF_GUARD_NOTE}),
+        CHECK_EQ(wf_stack_pool_init(&pool, &(struct wf_stack_options){.guard = WF_GUARD_MARKER}),
                  -EINVAL);
         tap_skip("this kernel has no MADV_GUARD_INSTALL");
     }
-    check_guard(WF_GUARD_NOTE);
+    check_guard(WF_GUARD_MARKER);
 }
 
-static void pages_without_rights_guard(void)
+static void stack_guard_by_protected_page_faults(void)
 {
     check_guard(WF_GUARD_MAPPING);
 }
 
-static void the_best_guard_is_taken_and_told(void)
+static void stack_pool_picks_and_reports_the_best_guard(void)
 {
     start(NULL);
     struct wf_stack *stack = get(0);
-    const enum wf_guard best = wf_memory_can_guard() ? WF_GUARD_NOTE : WF_GUARD_MAPPING;
+    const enum wf_guard best = wf_memory_can_guard() ? WF_GUARD_MARKER : WF_GUARD_MAPPING;
     CHECK_EQ(stack->guard, best);
     CHECK_EQ(stats().guards[best], stats().stacks);
     CHECK(is_faulting(stack->low - 1));
@@ -185,7 +185,7 @@ static void damage_a_canary(void)
     wf_stack_put(&cache, stack);
 }
 
-static void a_canary_tells_of_an_overflow(void)
+static void stack_canary_detects_an_overflow(void)
 {
     const size_t offsets[] = {1, 8, 9, 1000, WF_CANARY_BYTES};
     char text[1024];
@@ -197,10 +197,10 @@ static void a_canary_tells_of_an_overflow(void)
     }
 }
 
-static void a_canary_is_quiet_while_all_is_well(void)
+static void stack_canary_reports_nothing_without_overflow(void)
 {
     start(&(struct wf_stack_options){.guard = WF_GUARD_CANARY});
-    struct wf_stack *kept = get(0); /* so that memory goes back, but not its slab */
+    struct wf_stack *kept = get(0); /* so that memory is discarded, but the slab stays */
     for (int round = 0; round < 3; round++) {
         struct wf_stack *list = get_many(200, 0);
         for (struct wf_stack *stack = list; stack != NULL; stack = stack->next) {
@@ -210,7 +210,7 @@ static void a_canary_is_quiet_while_all_is_well(void)
         put_all(list);
         wf_stack_cache_done(&cache);
         if (round > 0) {
-            CHECK(wf_stack_pool_trim(&pool)); /* the pattern goes as well, and comes again */
+            CHECK(wf_stack_pool_trim(&pool)); /* the pattern is discarded too, and written again */
         }
     }
     CHECK(stats().discarded > 0);
@@ -218,8 +218,8 @@ static void a_canary_is_quiet_while_all_is_well(void)
     stop();
 }
 
-/* Two mappings for each of the ten first stacks, and no more. */
-static void beyond_the_limit_of_mappings_canaries_are_used(void)
+/* Two mappings for each of the first ten stacks, and no more. */
+static void stack_guard_falls_back_to_canary_at_the_mapping_limit(void)
 {
     struct wf_stack_options options = {.guard_mappings_max = 20};
     if (wf_memory_can_guard()) {
@@ -246,19 +246,19 @@ static void beyond_the_limit_of_mappings_canaries_are_used(void)
     stop();
 }
 
-#ifdef WF_TEST_AIDS
-static void where_notes_are_refused_mappings_are_used(void)
+#ifdef WF_TEST_HOOKS
+static void stack_guard_falls_back_to_mapping_without_markers(void)
 {
     start(NULL);
     if (!wf_memory_can_guard()) {
         tap_skip("this kernel has no MADV_GUARD_INSTALL");
     }
-    wf_fault_arm(4); /* alloc, mmap, no huge pages, and now the first guard */
+    wf_fault_arm(4); /* alloc, mmap, no huge pages, and then the first guard */
     struct wf_stack *stack = get(0);
     const char *what = NULL;
     CHECK(wf_fault_hit(&what));
     CHECK_STR(what, "madvise_guard");
-    check_reached("slab.note_refused");
+    check_reached("slab.marker_refused");
     CHECK_EQ(stats().guards[WF_GUARD_MAPPING], stats().stacks);
     CHECK(is_faulting(stack->low - 1));
     wf_stack_put(&cache, stack);
@@ -268,7 +268,7 @@ static void where_notes_are_refused_mappings_are_used(void)
 
 /* ---- reuse --------------------------------------------------------------------------------- */
 
-static void the_stack_that_came_last_goes_first(void)
+static void stack_cache_is_lifo(void)
 {
     start(NULL);
     struct wf_stack *a = get(0);
@@ -284,7 +284,7 @@ static void the_stack_that_came_last_goes_first(void)
     stop();
 }
 
-static void the_cache_exchanges_batches_with_the_pool(void)
+static void stack_cache_exchanges_batches_with_the_pool(void)
 {
     enum { MANY = 100 };
     start(NULL);
@@ -309,7 +309,7 @@ static void the_cache_exchanges_batches_with_the_pool(void)
     stop();
 }
 
-static void a_stack_can_come_back_through_another_cache(void)
+static void stack_can_be_put_into_another_cache(void)
 {
     struct wf_stack_cache other;
     start(NULL);
@@ -317,7 +317,7 @@ static void a_stack_can_come_back_through_another_cache(void)
     for (int i = 0; i < 1000; i++) {
         wf_stack_put(&other, get(0));
     }
-    CHECK(stats().stacks <= (size_t)2 * WF_SLAB_STACKS_MAX); /* they went round */
+    CHECK(stats().stacks <= (size_t)2 * WF_SLAB_STACKS_MAX); /* stacks are reused */
     wf_stack_cache_done(&other);
     stop();
 }
@@ -339,7 +339,7 @@ static void leave_one_out(void)
     stop();
 }
 
-static void stacks_that_are_lost_or_come_twice_are_noticed(void)
+static void stack_pool_detects_lost_and_doubly_freed_stacks(void)
 {
     char text[1024];
     int status = tap_run_child(put_twice, text, sizeof(text));
@@ -352,18 +352,18 @@ static void stacks_that_are_lost_or_come_twice_are_noticed(void)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-/* Sanitizers keep notes about the memory in memory. */
-#ifdef WF_SWITCH_NOTICED
+/* Sanitizers keep shadow memory. */
+#ifdef WF_SWITCH_SANITIZED
 enum { IS_COUNT_EXACT = 0 };
 #else
 enum { IS_COUNT_EXACT = 1 };
 #endif
 
-static void the_depth_of_a_stack_is_what_was_touched(void)
+static void stack_depth_is_the_touched_size(void)
 {
     size_t depth = 1;
     start(NULL);
-    struct wf_stack *stack = get((size_t)8 << 20); /* more than the kernel is asked for at once */
+    struct wf_stack *stack = get((size_t)8 << 20); /* more than one query to the kernel covers */
     CHECK_EQ(wf_stack_depth(stack, &depth), 0);
     CHECK_EQ(depth, 0);
     wf_stack_high(stack)[-1] = 1;
@@ -384,27 +384,27 @@ static void the_depth_of_a_stack_is_what_was_touched(void)
 
 enum { BURST = 20000 };
 
-/* A million of them are in the stress test. */
-static void many_stacks_cost_a_page_each_and_few_mappings(void)
+/* The stress test uses a million stacks. */
+static void stack_costs_one_page_and_slabs_few_mappings(void)
 {
     start(NULL);
     const size_t bytes_before = resident_bytes();
     const size_t mappings_before = mapping_count();
-    const enum wf_guard best = wf_memory_can_guard() ? WF_GUARD_NOTE : WF_GUARD_MAPPING;
+    const enum wf_guard best = wf_memory_can_guard() ? WF_GUARD_MARKER : WF_GUARD_MAPPING;
     struct wf_stack *list = get_many(BURST, WF_STACK_SIZE_MIN);
     const size_t bytes = resident_bytes() - bytes_before;
     CHECK(bytes >= BURST * wf_page_size());
     CHECK(bytes < 2 * wf_page_size() * BURST || !IS_COUNT_EXACT);
-    if (best == WF_GUARD_NOTE) {
+    if (best == WF_GUARD_MARKER) {
         CHECK(mapping_count() - mappings_before <= stats().slabs || !IS_COUNT_EXACT);
-        CHECK_EQ(stats().guards[WF_GUARD_NOTE], stats().stacks);
+        CHECK_EQ(stats().guards[WF_GUARD_MARKER], stats().stacks);
     }
     CHECK(mapping_count() < wf_mapping_count_max());
     put_all(list);
     stop();
 }
 
-static void after_a_burst_slabs_go_back(void)
+static void stack_pool_unmaps_slabs_after_a_burst(void)
 {
     start(NULL);
     const size_t bytes_before = resident_bytes();
@@ -419,7 +419,7 @@ static void after_a_burst_slabs_go_back(void)
 }
 
 /* One stack of each slab stays in use, so no slab is ever wholly free. */
-static void after_a_burst_memory_of_free_stacks_goes_back(void)
+static void stack_pool_discards_free_stacks_after_a_burst(void)
 {
     struct wf_stack *kept = NULL;
     struct wf_slab *slab_before = NULL;
@@ -443,15 +443,15 @@ static void after_a_burst_memory_of_free_stacks_goes_back(void)
     CHECK(stats().dirty <= WF_STACK_FREE_BYTES_MAX / WF_STACK_SIZE_DEFAULT);
     CHECK(resident_bytes() - bytes_before < grown / 4 || !IS_COUNT_EXACT);
     for (struct wf_stack *stack = kept; stack != NULL; stack = stack->next) {
-        CHECK_EQ(wf_stack_high(stack)[-1], 1); /* and nobody else's */
+        CHECK_EQ(wf_stack_high(stack)[-1], 1); /* the stack in use is untouched */
     }
-    list = get_many(BURST / 2, WF_STACK_SIZE_DEFAULT); /* can be used again */
+    list = get_many(BURST / 2, WF_STACK_SIZE_DEFAULT); /* free stacks are usable again */
     put_all(list);
     put_all(kept);
     stop();
 }
 
-static void trim_gives_everything_back(void)
+static void stack_pool_trim_unmaps_everything(void)
 {
     start(NULL);
     put_all(get_many(300, 0));
@@ -468,8 +468,8 @@ static void trim_gives_everything_back(void)
     stop();
 }
 
-/* Gives back those of one slab, and one that is of another. */
-static void a_wholly_free_slab_goes_whoever_came_last(void)
+/* Gives back the stacks of one slab, and one stack of another slab. */
+static void stack_pool_unmaps_a_free_slab_whichever_stack_came_last(void)
 {
     enum { BOTH = 2 * WF_SLAB_STACKS_MAX };
     for (int is_one_last = 0; is_one_last <= 1; is_one_last++) {
@@ -500,7 +500,7 @@ static void a_wholly_free_slab_goes_whoever_came_last(void)
     }
 }
 
-static void a_limit_of_mapped_bytes_is_kept(void)
+static void stack_pool_respects_its_limit_of_mapped_bytes(void)
 {
     const size_t limit = (size_t)10 << 20;
     struct wf_stack *list = NULL;
@@ -520,14 +520,15 @@ static void a_limit_of_mapped_bytes_is_kept(void)
     CHECK(other == NULL);
     put_all(list);
     wf_stack_cache_done(&cache);
-    other = get((size_t)4 << 20); /* what the first size has in reserve makes room for this one */
+    /* the reserve of the first size is unmapped to make space for this size */
+    other = get((size_t)4 << 20);
     check_reached("stack.tried_again");
     CHECK(stats().mapped_bytes <= limit);
     wf_stack_put(&cache, other);
     stop();
 }
 
-/* ---- which stack --------------------------------------------------------------------------- */
+/* ---- stack of an address ------------------------------------------------------------------- */
 
 static bool is_of(const void *address, const struct wf_stack *stack, void *user, bool is_guard)
 {
@@ -536,7 +537,7 @@ static bool is_of(const void *address, const struct wf_stack *stack, void *user,
            place.user == user && place.is_guard == is_guard;
 }
 
-static void an_address_tells_its_stack(void)
+static void stack_find_returns_the_stack_of_an_address(void)
 {
     int user;
     start(NULL);
@@ -550,12 +551,12 @@ static void an_address_tells_its_stack(void)
     CHECK(is_of(stack->low - wf_guard_size(), stack, &user, true));
     CHECK(is_of(small->low, small, NULL, false));
     wf_stack_put(&cache, stack);
-    CHECK(is_of(stack->low, stack, NULL, false)); /* who used it has left */
+    CHECK(is_of(stack->low, stack, NULL, false)); /* its user is cleared */
     wf_stack_put(&cache, small);
     stop();
 }
 
-static void an_address_elsewhere_is_of_no_stack(void)
+static void stack_find_of_a_foreign_address_finds_none(void)
 {
     struct wf_stack_place place;
     start(NULL);
@@ -570,10 +571,10 @@ static void an_address_elsewhere_is_of_no_stack(void)
     CHECK(!wf_stack_find(low, &place));
 }
 
-/* ---- failures ------------------------------------------------------------------------------ */
+/* ---- injected failures --------------------------------------------------------------------- */
 
-#ifdef WF_TEST_AIDS
-/* The first error, or 0. */
+#ifdef WF_TEST_HOOKS
+/* Returns the first error, or 0. */
 static int use_everything(enum wf_guard guard)
 {
     const size_t sizes[] = {0, WF_STACK_SIZE_MIN, (size_t)4 << 20};
@@ -594,7 +595,7 @@ static int use_everything(enum wf_guard guard)
     }
     size_t depth = 0;
     rc = rc == 0 ? wf_stack_depth(list, &depth) : rc;
-    struct wf_stack *one = list; /* keeps its slab, so that there is something to discard */
+    struct wf_stack *one = list; /* keeps its slab mapped, so that there is something to discard */
     if (list != NULL) {
         list = list->next;
     }
@@ -610,7 +611,7 @@ static int use_everything(enum wf_guard guard)
     return rc;
 }
 
-/* Calls whose failure is made good and need not be told. */
+/* Calls whose failure is compensated and need not be reported. */
 static bool is_harmless(const char *what)
 {
     static const char *const names[] = {"madvise_nohugepage", "madvise", "munmap", "open", "read"};
@@ -638,14 +639,16 @@ static void check_every_failure(enum wf_guard guard)
         wf_fault_arm(0);
         wf_alloc_stats(&after);
         CHECK_EQ(after.allocated - before.allocated, after.freed - before.freed);
-        if (what == NULL || strcmp(what, "munmap") != 0) { /* which loses addresses, not memory */
+        /* a failed munmap loses addresses, not memory */
+        if (what == NULL || strcmp(what, "munmap") != 0) {
             const size_t half_a_slab = WF_SLAB_BYTES / 8;
             CHECK(virtual_bytes() < bytes_before + half_a_slab || !IS_COUNT_EXACT);
         }
         if (what == NULL || is_harmless(what)) {
             CHECK_EQ(rc, 0);
         } else {
-            /* With a choice of guards there may be another way, but not to do without memory. */
+            /* With a choice of guards the pool may use another guard, but it cannot do without
+             * memory. */
             CHECK(rc < 0 || (is_choice && strcmp(what, "alloc") != 0));
         }
     }
@@ -653,43 +656,43 @@ static void check_every_failure(enum wf_guard guard)
     check_reached("slab.unmap_refused");
 }
 
-static void every_failure_with_the_best_guard(void)
+static void stack_pool_survives_every_failure_with_the_best_guard(void)
 {
     check_every_failure(WF_GUARD_BEST);
 }
 
-static void every_failure_with_pages_without_rights(void)
+static void stack_pool_survives_every_failure_with_protected_pages(void)
 {
     check_every_failure(WF_GUARD_MAPPING);
 }
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_stack_has_the_size_that_was_asked_for),
-    TAP_TEST(bad_sizes_are_refused),
-    TAP_TEST(a_note_in_the_page_table_guards),
-    TAP_TEST(pages_without_rights_guard),
-    TAP_TEST(the_best_guard_is_taken_and_told),
-    TAP_TEST(a_canary_tells_of_an_overflow),
-    TAP_TEST(a_canary_is_quiet_while_all_is_well),
-    TAP_TEST(beyond_the_limit_of_mappings_canaries_are_used),
-    TAP_TEST(the_stack_that_came_last_goes_first),
-    TAP_TEST(the_cache_exchanges_batches_with_the_pool),
-    TAP_TEST(a_stack_can_come_back_through_another_cache),
-    TAP_TEST(stacks_that_are_lost_or_come_twice_are_noticed),
-    TAP_TEST(the_depth_of_a_stack_is_what_was_touched),
-    TAP_TEST(many_stacks_cost_a_page_each_and_few_mappings),
-    TAP_TEST(after_a_burst_slabs_go_back),
-    TAP_TEST(after_a_burst_memory_of_free_stacks_goes_back),
-    TAP_TEST(trim_gives_everything_back),
-    TAP_TEST(a_wholly_free_slab_goes_whoever_came_last),
-    TAP_TEST(a_limit_of_mapped_bytes_is_kept),
-    TAP_TEST(an_address_tells_its_stack),
-    TAP_TEST(an_address_elsewhere_is_of_no_stack),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(where_notes_are_refused_mappings_are_used),
-    TAP_TEST(every_failure_with_the_best_guard),
-    TAP_TEST(every_failure_with_pages_without_rights),
+    TAP_TEST(stack_has_the_requested_size),
+    TAP_TEST(stack_get_refuses_invalid_sizes),
+    TAP_TEST(stack_guard_by_page_table_marker_faults),
+    TAP_TEST(stack_guard_by_protected_page_faults),
+    TAP_TEST(stack_pool_picks_and_reports_the_best_guard),
+    TAP_TEST(stack_canary_detects_an_overflow),
+    TAP_TEST(stack_canary_reports_nothing_without_overflow),
+    TAP_TEST(stack_guard_falls_back_to_canary_at_the_mapping_limit),
+    TAP_TEST(stack_cache_is_lifo),
+    TAP_TEST(stack_cache_exchanges_batches_with_the_pool),
+    TAP_TEST(stack_can_be_put_into_another_cache),
+    TAP_TEST(stack_pool_detects_lost_and_doubly_freed_stacks),
+    TAP_TEST(stack_depth_is_the_touched_size),
+    TAP_TEST(stack_costs_one_page_and_slabs_few_mappings),
+    TAP_TEST(stack_pool_unmaps_slabs_after_a_burst),
+    TAP_TEST(stack_pool_discards_free_stacks_after_a_burst),
+    TAP_TEST(stack_pool_trim_unmaps_everything),
+    TAP_TEST(stack_pool_unmaps_a_free_slab_whichever_stack_came_last),
+    TAP_TEST(stack_pool_respects_its_limit_of_mapped_bytes),
+    TAP_TEST(stack_find_returns_the_stack_of_an_address),
+    TAP_TEST(stack_find_of_a_foreign_address_finds_none),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(stack_guard_falls_back_to_mapping_without_markers),
+    TAP_TEST(stack_pool_survives_every_failure_with_the_best_guard),
+    TAP_TEST(stack_pool_survives_every_failure_with_protected_pages),
 #endif
 };
 TAP_MAIN(tests)

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a child process is started, fed, read from, waited for and killed as anything else is
- *         waited for: no worker is kept, no zombie and no descriptor is left, and the child finds
- *         its streams and signals as programs expect them.
- * Method: small programs of every Linux system, under every setting; what the kernel says of their
- *         streams and signals; low numbers for the descriptors that they get; every call that may
- *         fail does.  Keeps part of behaviour 60.
+ * Goal:   a child process is started, fed, read from, waited for and killed like any other object
+ *         of a wait: no worker is blocked, no zombie and no descriptor is left, and the child has
+ *         the streams and signals that programs expect.
+ * Method: small programs of every Linux system, under every setting; the kernel's view of their
+ *         streams and signals; low numbers for their descriptors; every call that can fail does.
+ *         Keeps part of behaviour 60.
  */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "fault_aids.h"
-#include "net_aids.h"
+#include "fault_helpers.h"
+#include "net_helpers.h"
 
-/* What one line of shell does. */
+/* The options for one line of shell. */
 struct shell {
     const char *argv[4];
     weft_child_options options;
@@ -28,13 +28,13 @@ static void shell_init(struct shell *shell, const char *line)
     shell->options.argv = shell->argv;
 }
 
-/* The emulator makes a fork of every vfork: of what fails in the child nobody hears, and its own
- * locks may be held by a thread that is not there any more. */
+/* The emulator turns every vfork into a fork: an error in the child is not reported, and the
+ * emulator's locks may be held by a thread that does not exist in the child. */
 static void skip_if_emulated(void)
 {
     const char *wrap = getenv("WEFT_TEST_WRAP");
     if (wrap != NULL && strstr(wrap, "qemu") != NULL) {
-        tap_skip("children of threads are not to be had from the emulator");
+        tap_skip("the emulator does not support children of threads");
     }
 }
 
@@ -44,7 +44,7 @@ static weft_child *start(const struct shell *shell)
     skip_if_emulated();
     int rc = weft_child_spawn(&child, &shell->options);
     if (rc == -ENOSYS) {
-        tap_skip("the kernel has no descriptors of processes");
+        tap_skip("the kernel has no pidfd");
     }
     CHECK_EQ(rc, 0);
     CHECK(child != NULL);
@@ -71,7 +71,7 @@ static bool has_children(void)
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* All that a line prints; its end must be a good one. */
+/* The whole output of a line; the child must end with status 0. */
 static void text_of_shell(struct shell *shell, char *text, size_t size)
 {
     shell->options.out.kind = WEFT_CHILD_PIPE;
@@ -100,7 +100,7 @@ static intptr_t wait_for_end_of(void *arg)
     return end_of(arg).code;
 }
 
-static intptr_t see_ends(void *arg)
+static intptr_t check_ends(void *arg)
 {
     (void)arg;
     weft_child *child = start_line("exit 0");
@@ -127,12 +127,12 @@ static intptr_t see_ends(void *arg)
 }
 
 /* behaviour 60 */
-static void the_end_of_a_child_is_waited_for(void)
+static void child_wait_waits_for_its_end(void)
 {
-    run_under(EVERYWHERE, see_ends);
+    run_under(EVERYWHERE, check_ends);
 }
 
-static intptr_t leave_a_wait(void *arg)
+static intptr_t cancel_wait(void *arg)
 {
     (void)arg;
     weft_child *child = start_line("exec sleep 1000");
@@ -142,7 +142,7 @@ static intptr_t leave_a_wait(void *arg)
     (void)weft_deadline(weft_now());
     CHECK_EQ(weft_child_wait(child, NULL), -ETIMEDOUT);
     (void)weft_deadline(WEFT_NEVER);
-    CHECK_EQ(kill(weft_child_id(child), 0), 0); /* it goes on */
+    CHECK_EQ(kill(weft_child_id(child), 0), 0); /* it still runs */
     CHECK_EQ(weft_child_kill(child, SIGKILL), 0);
     CHECK_EQ(weft_await(task), 0);
     CHECK_EQ(end_of(child).signal, SIGKILL);
@@ -150,12 +150,12 @@ static intptr_t leave_a_wait(void *arg)
     return 0;
 }
 
-static intptr_t wait_or_leave(void *arg)
+static intptr_t wait_for_child(void *arg)
 {
     return weft_child_wait(arg, NULL);
 }
 
-/* Closed while it runs, by a task that was itself asked to end. */
+/* Closed while it runs, by a task that was cancelled itself. */
 static intptr_t close_cancelled(void *arg)
 {
     CHECK_EQ(weft_cancel(weft_self()), 0);
@@ -163,11 +163,11 @@ static intptr_t close_cancelled(void *arg)
     return weft_child_close(arg);
 }
 
-static intptr_t leave_and_close(void *arg)
+static intptr_t cancel_and_close(void *arg)
 {
-    CHECK_EQ(leave_a_wait(arg), 0);
+    CHECK_EQ(cancel_wait(arg), 0);
     weft_child *child = start_line("exec sleep 1000");
-    weft_task *task = go(wait_or_leave, child);
+    weft_task *task = go(wait_for_child, child);
     wait_until_blocked(task, WEFT_WAIT_READABLE);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
@@ -179,18 +179,18 @@ static intptr_t leave_and_close(void *arg)
     return 0;
 }
 
-static void who_is_cancelled_leaves_the_child_and_a_close_does_not(void)
+static void child_survives_a_cancelled_wait_but_not_a_close(void)
 {
-    run_under(EVERYWHERE, leave_and_close);
+    run_under(EVERYWHERE, cancel_and_close);
 }
 
-enum { CROWD = 12 };
+enum { MANY_TASKS = 12 };
 
 struct member {
     int number;
 };
 
-static intptr_t raise_child(void *arg)
+static intptr_t run_child(void *arg)
 {
     const int number = ((struct member *)arg)->number;
     char line[64];
@@ -214,23 +214,23 @@ static intptr_t raise_child(void *arg)
     return 0;
 }
 
-static intptr_t raise_crowd(void *arg)
+static intptr_t run_many_children(void *arg)
 {
     (void)arg;
-    weft_task *tasks[CROWD];
-    struct member members[CROWD];
-    for (int i = 0; i < CROWD; i++) {
+    weft_task *tasks[MANY_TASKS];
+    struct member members[MANY_TASKS];
+    for (int i = 0; i < MANY_TASKS; i++) {
         members[i].number = i;
-        tasks[i] = go(raise_child, &members[i]);
+        tasks[i] = go(run_child, &members[i]);
     }
-    CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
+    CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
     CHECK(!has_children());
     return 0;
 }
 
-static void many_children_live_at_once(void)
+static void child_many_run_at_once(void)
 {
-    run_under(EVERYWHERE, raise_crowd);
+    run_under(EVERYWHERE, run_many_children);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -256,7 +256,8 @@ static intptr_t feed(void *arg)
     return 0;
 }
 
-/* More than pipes hold, through two children: the pipe between them was ours for a moment. */
+/* More than pipes hold, through two children; this process owned the pipe between the two for a
+ * moment. */
 static intptr_t feed_two_in_a_row(void *arg)
 {
     (void)arg;
@@ -292,16 +293,16 @@ static intptr_t feed_two_in_a_row(void *arg)
     CHECK_EQ(end_of(second).code, 0);
     CHECK_EQ(weft_child_close(first), 0);
     CHECK_EQ(weft_child_close(second), 0);
-    CHECK(open_count() <= before + of_poller());
+    CHECK(open_count() <= before + poller_descriptors());
     return 0;
 }
 
-static void pipes_go_through_children(void)
+static void child_pipes_connect_children(void)
 {
     run_under(EVERYWHERE, feed_two_in_a_row);
 }
 
-/* The word after a label in a file of the kernel. */
+/* The number after a label in a file of /proc. */
 static unsigned long number_after(const char *text, const char *label, int base)
 {
     const char *place = strstr(text, label);
@@ -309,7 +310,7 @@ static unsigned long number_after(const char *text, const char *label, int base)
     return strtoul(place + strlen(label), NULL, base);
 }
 
-static intptr_t look_at_streams(void *arg)
+static intptr_t check_streams(void *arg)
 {
     (void)arg;
     char text[4096];
@@ -333,20 +334,20 @@ static intptr_t look_at_streams(void *arg)
     shell_init(&idle, "exec sleep 1000");
     idle.options.in.kind = idle.options.out.kind = idle.options.err.kind = WEFT_CHILD_PIPE;
     weft_child *child = start(&idle);
-    check_prints(&shell, text); /* it has none of those */
+    check_prints(&shell, text); /* the child has none of these descriptors */
     CHECK_EQ(weft_child_close(child), 0);
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
     return 0;
 }
 
-static void a_child_finds_its_streams_and_signals_as_it_should(void)
+static void child_has_clean_streams_and_signals(void)
 {
     CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
-    run_under(ON_SEVERAL, look_at_streams);
+    run_under(ON_SEVERAL, check_streams);
 }
 
-/* One that is known to run. */
+/* A child that is known to run. */
 static weft_child *start_in_group(int group)
 {
     struct shell shell;
@@ -390,7 +391,7 @@ static intptr_t try_options(void *arg)
     return 0;
 }
 
-static void options_are_heeded(void)
+static void child_options_take_effect(void)
 {
     run_under(ON_ONE_WORKER, try_options);
 }
@@ -405,7 +406,7 @@ static void check_refused(const weft_child_options *options, int expected)
     CHECK(!has_children());
 }
 
-static intptr_t try_nonsense(void *arg)
+static intptr_t try_bad_options(void *arg)
 {
     (void)arg;
     skip_if_emulated();
@@ -446,12 +447,12 @@ static intptr_t try_nonsense(void *arg)
     return 0;
 }
 
-static void what_cannot_be_started_is_refused_and_nothing_stays(void)
+static void child_start_refuses_bad_options_without_leak(void)
 {
-    run_under(ON_ONE_WORKER, try_nonsense);
+    run_under(ON_ONE_WORKER, try_bad_options);
 }
 
-/* The streams of the child come from each other's numbers. */
+/* The streams of the child have each other's numbers in this process. */
 static intptr_t cross_streams(void *arg)
 {
     (void)arg;
@@ -480,7 +481,7 @@ static intptr_t cross_streams(void *arg)
     CHECK_EQ(weft_close(out[0]), 0);
     CHECK_EQ(end_of(child).code, 0);
     CHECK_EQ(weft_child_close(child), 0);
-    /* Without a standard input of ours, a pipe gets its number. */
+    /* Without a standard input in this process, a pipe gets its number. */
     CHECK_EQ(close(0), 0);
     shell_init(&shell, "echo low");
     shell.options.in.kind = WEFT_CHILD_NULL;
@@ -491,30 +492,30 @@ static intptr_t cross_streams(void *arg)
     return 0;
 }
 
-static void streams_may_have_each_others_numbers(void)
+static void child_streams_may_swap_descriptor_numbers(void)
 {
     run_under(ON_ONE_WORKER, cross_streams);
 }
 
-/* ---- others ---------------------------------------------------------------------------------- */
+/* ---- other callers --------------------------------------------------------------------------- */
 
-static void *raise_in_thread(void *arg)
+static void *run_child_in_thread(void *arg)
 {
     struct member member = {.number = 5};
-    CHECK_EQ(raise_child(&member), 0);
+    CHECK_EQ(run_child(&member), 0);
     CHECK_EQ(weft_child_close(start_line("exec sleep 1000")), 0);
     return arg;
 }
 
-static void a_thread_may_have_children_too(void)
+static void child_can_be_started_from_a_thread(void)
 {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, raise_in_thread, NULL), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, run_child_in_thread, NULL), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK(!has_children());
 }
 
-static weft_poll raise_in_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll run_child_in_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     weft_child **child = state;
     (void)cx;
@@ -536,19 +537,20 @@ static intptr_t spawn_poll(void *arg)
     (void)arg;
     weft_task *task = NULL;
     weft_child *child = NULL;
-    CHECK_EQ(weft_spawn_poll(&task, raise_in_poll, &child, sizeof(child), NULL), 0);
+    CHECK_EQ(weft_spawn_poll(&task, run_child_in_poll, &child, sizeof(child), NULL), 0);
     CHECK_EQ(weft_await(task), 0);
     CHECK(!has_children());
     return 0;
 }
 
-static void a_poll_task_closes_again(void)
+static void child_can_be_closed_from_a_poll_task(void)
 {
     run_under(ON_ONE_WORKER, spawn_poll);
 }
 
-/* Somebody else of the process has waited for it: it is told, and nothing hangs. */
-static intptr_t lose_the_end(void *arg)
+/* Other code of the process has waited for the child: the wait returns an error, and nothing
+ * hangs. */
+static intptr_t reap_elsewhere(void *arg)
 {
     (void)arg;
     weft_child *child = start_line("exit 3");
@@ -561,16 +563,16 @@ static intptr_t lose_the_end(void *arg)
     return 0;
 }
 
-static void an_end_that_another_has_taken_is_told(void)
+static void child_wait_reports_an_end_reaped_elsewhere(void)
 {
-    run_under(ON_ONE_WORKER, lose_the_end);
+    run_under(ON_ONE_WORKER, reap_elsewhere);
 }
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- injected failures ----------------------------------------------------------------------- */
 
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
 
-static intptr_t raise_with_fault(void *arg)
+static intptr_t run_child_with_fault(void *arg)
 {
     struct faults *faults = arg;
     struct shell shell;
@@ -591,18 +593,19 @@ static intptr_t raise_with_fault(void *arg)
     }
     faults_end(faults);
     CHECK(is_hit(faults, "waitid") || !has_children());
-    while (waitpid(-1, NULL, 0) > 0) { /* what was made to be lost */
+    while (waitpid(-1, NULL, 0) > 0) { /* the children that an injected failure left behind */
     }
-    CHECK(open_count() <= before + of_poller());
+    CHECK(open_count() <= before + poller_descriptors());
     faults_refused(faults, refused);
     return 0;
 }
 
-static void a_child_that_cannot_be_started_leaves_nothing(void)
+static void child_start_failure_leaves_nothing_behind(void)
 {
     faults_prepare();
-    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0); /* the table of descriptors stays */
-    fail_each(raise_with_fault, 8);
+    /* allocates the page of the fd table, which stays */
+    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0);
+    fail_each(run_child_with_fault, 8);
 }
 
 static intptr_t close_with_fault(void *arg)
@@ -616,7 +619,7 @@ static intptr_t close_with_fault(void *arg)
     CHECK(rc == 0 || is_hit(faults, "pidfd_send_signal"));
     faults_refused(faults, rc != 0);
     CHECK(rc == 0 || weft_child_close(child) == 0);
-    if (is_hit(faults, "waitid")) { /* it seemed to have ended: nobody knows it any more */
+    if (is_hit(faults, "waitid")) { /* the child seemed to have ended: it is not tracked any more */
         CHECK_EQ(kill(pid, SIGKILL), 0);
         CHECK_EQ(waitpid(pid, NULL, 0), pid);
     }
@@ -624,7 +627,7 @@ static intptr_t close_with_fault(void *arg)
     return 0;
 }
 
-static void a_child_that_is_closed_is_gone_whatever_fails(void)
+static void child_close_ends_it_whatever_fails(void)
 {
     faults_prepare();
     CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0);
@@ -634,20 +637,20 @@ static void a_child_that_is_closed_is_gone_whatever_fails(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(the_end_of_a_child_is_waited_for),
-    TAP_TEST(who_is_cancelled_leaves_the_child_and_a_close_does_not),
-    TAP_TEST_LIMIT(many_children_live_at_once, 60),
-    TAP_TEST(pipes_go_through_children),
-    TAP_TEST(a_child_finds_its_streams_and_signals_as_it_should),
-    TAP_TEST(options_are_heeded),
-    TAP_TEST(what_cannot_be_started_is_refused_and_nothing_stays),
-    TAP_TEST(streams_may_have_each_others_numbers),
-    TAP_TEST(a_thread_may_have_children_too),
-    TAP_TEST(a_poll_task_closes_again),
-    TAP_TEST(an_end_that_another_has_taken_is_told),
-#ifdef WF_TEST_AIDS
-    TAP_TEST_LIMIT(a_child_that_cannot_be_started_leaves_nothing, 60),
-    TAP_TEST_LIMIT(a_child_that_is_closed_is_gone_whatever_fails, 60),
+    TAP_TEST(child_wait_waits_for_its_end),
+    TAP_TEST(child_survives_a_cancelled_wait_but_not_a_close),
+    TAP_TEST_LIMIT(child_many_run_at_once, 60),
+    TAP_TEST(child_pipes_connect_children),
+    TAP_TEST(child_has_clean_streams_and_signals),
+    TAP_TEST(child_options_take_effect),
+    TAP_TEST(child_start_refuses_bad_options_without_leak),
+    TAP_TEST(child_streams_may_swap_descriptor_numbers),
+    TAP_TEST(child_can_be_started_from_a_thread),
+    TAP_TEST(child_can_be_closed_from_a_poll_task),
+    TAP_TEST(child_wait_reports_an_end_reaped_elsewhere),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST_LIMIT(child_start_failure_leaves_nothing_behind, 60),
+    TAP_TEST_LIMIT(child_close_ends_it_whatever_fails, 60),
 #endif
 };
 TAP_MAIN(tests)

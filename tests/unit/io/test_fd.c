@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   reading and writing of descriptors waits in the task and keeps no worker; no byte and no
- *         wake-up is lost whatever ends a wait.
- * Method: pairs of sockets, pipes and connections over loopback, under every setting; a cancel and
- *         a deadline at each place where one waits; threads beside tasks.  Closes: test_close.c.
- *         Keeps part of behaviours 32 and 57.
+ * Goal:   reads and writes of descriptors suspend the task and block no worker; no byte and no
+ *         wake-up is lost, whatever ends a wait.
+ * Method: socket pairs, pipes and connections over loopback, under every setting; a cancel and a
+ *         deadline at each wait; threads beside tasks.  test_close.c tests closes.  Keeps part of
+ *         behaviours 32 and 57.
  */
 #include <pthread.h>
 #include <sys/eventfd.h>
 
-#include "fault_aids.h"
+#include "fault_helpers.h"
 #include "io/io.h"
-#include "io_aids.h"
+#include "io/poller.h"
+#include "io_helpers.h"
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
@@ -36,7 +37,7 @@ static intptr_t wait_for_bytes(void *arg)
     return 0;
 }
 
-static void a_read_waits_for_bytes(void)
+static void fd_read_waits_for_bytes(void)
 {
     run_under(EVERYWHERE, wait_for_bytes);
 }
@@ -62,7 +63,7 @@ static intptr_t write_much(void *arg)
     return 0;
 }
 
-/* More than any buffer holds, so both sides wait; the pieces that are read have any size. */
+/* More than any buffer holds, so both ends wait; the reads have arbitrary sizes. */
 static intptr_t move_much(void *arg)
 {
     (void)arg;
@@ -87,12 +88,12 @@ static intptr_t move_much(void *arg)
     return 0;
 }
 
-static void much_goes_through_in_order(void)
+static void fd_many_bytes_arrive_in_order(void)
 {
     run_under(EVERYWHERE, move_much);
 }
 
-/* The end is reported together with the last bytes, and not again. */
+/* The kernel reports the end together with the last bytes, and not again. */
 static intptr_t read_to_the_end(void *arg)
 {
     (void)arg;
@@ -107,7 +108,8 @@ static intptr_t read_to_the_end(void *arg)
     CHECK_EQ(reader.got, 4);
     CHECK_EQ(weft_read(pair.near, text, sizeof(text)), 0);
     CHECK_EQ(weft_read(pair.near, text, sizeof(text)), 0);
-    CHECK_EQ(weft_write(pair.near, "more", 4), 4); /* half closed: the other half goes on */
+    /* half closed: the other direction still works */
+    CHECK_EQ(weft_write(pair.near, "more", 4), 4);
     CHECK_EQ(weft_read_full(pair.far, text, 4), 4);
     CHECK_EQ(weft_shutdown(pair.near, SHUT_WR), 0);
     CHECK_EQ(weft_read_full(pair.far, text, 4), 0);
@@ -116,13 +118,13 @@ static intptr_t read_to_the_end(void *arg)
     return 0;
 }
 
-static void the_end_comes_with_the_last_bytes(void)
+static void fd_read_sees_the_end_after_the_last_bytes(void)
 {
     run_under(EVERYWHERE, read_to_the_end);
 }
 
-/* A peer that is gone: an error, and no signal that would end the process. */
-static intptr_t write_to_nobody(void *arg)
+/* A closed peer: an error, and no signal that would end the process. */
+static intptr_t write_to_closed_peer(void *arg)
 {
     (void)arg;
     struct pair pair = pair_new(SOCK_STREAM);
@@ -146,12 +148,12 @@ static intptr_t write_to_nobody(void *arg)
     return 0;
 }
 
-static void a_peer_that_is_gone_is_an_error(void)
+static void fd_write_to_a_closed_peer_is_an_error(void)
 {
-    run_under(EVERYWHERE, write_to_nobody);
+    run_under(EVERYWHERE, write_to_closed_peer);
 }
 
-/* Each datagram is a piece: to get less than was asked for does not mean that it was the last. */
+/* Each datagram is one read: a short read does not mean that the socket is empty. */
 static intptr_t read_datagrams(void *arg)
 {
     (void)arg;
@@ -176,13 +178,13 @@ static intptr_t read_datagrams(void *arg)
     return 0;
 }
 
-static void datagrams_come_one_by_one(void)
+static void fd_datagrams_are_read_one_by_one(void)
 {
     run_under(EVERYWHERE, read_datagrams);
 }
 
-/* Who only tries is told of what came since, though nobody waits for news of it. */
-static intptr_t try_again_and_again(void *arg)
+/* A nonblocking read sees bytes that arrived since, though no task waits for readiness. */
+static intptr_t read_without_blocking(void *arg)
 {
     (void)arg;
     struct pair pairs[] = {tcp_pair_new(), pair_new(SOCK_STREAM)};
@@ -194,11 +196,11 @@ static intptr_t try_again_and_again(void *arg)
             CHECK_EQ(weft_socket_recv(fd, text, sizeof(text), MSG_DONTWAIT), -EAGAIN);
             CHECK_EQ(weft_write(pairs[i].far, "ab", 2), 2);
             ssize_t got;
-            do { /* ends: it is on its way */
+            do { /* ends: the bytes are on their way */
                 got = weft_socket_recv(fd, text, sizeof(text), MSG_DONTWAIT);
             } while (got == -EAGAIN);
             CHECK_EQ(got, 2);
-            weft_task *task = go(read_some, &reader); /* from now on the kernel is asked */
+            weft_task *task = go(read_some, &reader); /* registers the descriptor with the kernel */
             wait_until_blocked(task, WEFT_WAIT_READABLE);
             CHECK_EQ(weft_write(pairs[i].far, "ab", 2), 2);
             CHECK_EQ(weft_await(task), 0);
@@ -209,9 +211,9 @@ static intptr_t try_again_and_again(void *arg)
     return 0;
 }
 
-static void who_only_tries_is_told_too(void)
+static void fd_nonblocking_read_sees_new_bytes(void)
 {
-    run_under(EVERYWHERE, try_again_and_again);
+    run_under(EVERYWHERE, read_without_blocking);
 }
 
 static intptr_t use_vectors(void *arg)
@@ -242,12 +244,12 @@ static intptr_t use_vectors(void *arg)
     return 0;
 }
 
-static void vectors_and_messages_go_through(void)
+static void fd_vectors_and_messages_are_transferred(void)
 {
     run_under(ON_ONE_WORKER, use_vectors);
 }
 
-/* ---- the ends of waits ----------------------------------------------------------------------- */
+/* ---- ends of waits --------------------------------------------------------------------------- */
 
 static intptr_t read_until_deadline(void *arg)
 {
@@ -255,7 +257,13 @@ static intptr_t read_until_deadline(void *arg)
     return read_some(arg);
 }
 
-/* After each of them the bytes that come then are found. */
+static intptr_t read_before_deadline(void *arg)
+{
+    (void)weft_deadline(weft_in(3600 * WEFT_SECOND));
+    return read_some(arg);
+}
+
+/* After each, the task finds the bytes that arrive later. */
 static intptr_t end_waits(void *arg)
 {
     (void)arg;
@@ -267,7 +275,7 @@ static intptr_t end_waits(void *arg)
     CHECK_EQ(weft_await(task), -ECANCELED);
     CHECK_EQ(weft_await(go(read_until_deadline, &reader)), -ETIMEDOUT);
     CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
-    CHECK_EQ(weft_await(go(read_until_deadline, &reader)), 0); /* it need not wait */
+    CHECK_EQ(weft_await(go(read_before_deadline, &reader)), 0); /* returns at once */
     CHECK_EQ(reader.got, 2);
     fill(pair.near);
     task = go(write_one, &pair.near);
@@ -279,15 +287,16 @@ static intptr_t end_waits(void *arg)
     return 0;
 }
 
-static void a_cancel_and_a_deadline_end_a_wait(void)
+static void fd_cancel_and_deadline_end_a_wait(void)
 {
     run_under(EVERYWHERE, end_waits);
 }
 
 /* ---- several runtimes, and threads ----------------------------------------------------------- */
 
-/* Who asked the kernel first is closed: the other goes on hearing of it. */
-static void a_runtime_that_ends_leaves_its_descriptors_to_others(void)
+/* The runtime that registered the descriptor first is closed: the other still receives its
+ * readiness. */
+static void fd_stays_registered_when_another_runtime_closes(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtimes[2];
@@ -316,7 +325,7 @@ struct start {
     unsigned count;
 };
 
-/* [task, thread]  All go on at the same moment. */
+/* [task, thread]  All continue at the same moment. */
 static void start_together(struct start *start)
 {
     raise_by_one(&start->ready);
@@ -329,8 +338,9 @@ static intptr_t poll_at_once(void *arg)
     return weft_poll_fd(STDOUT_FILENO, POLLOUT) == POLLOUT ? 0 : -EIO;
 }
 
-/* Two come at once before there is one: both use it, and nothing is left over. */
-static void the_first_who_need_a_poller_share_one(void)
+/* Two tasks need the poller at once before it exists: both use one, and no second one is left
+ * over. */
+static void poller_concurrent_first_uses_share_one(void)
 {
     const int before = dup(STDOUT_FILENO);
     CHECK_EQ(close(before), 0);
@@ -357,15 +367,15 @@ static void *find_at_once(void *arg)
     for (int page = 1; page < 200; page++) {
         (void)wf_fetch_add_release(&start->ready, 1); /* to hold_for */
         hold_for(&start->ready, 2 * (uint32_t)page);
-        struct wf_entry *entry = wf_table_entry(page * 256);
+        struct wf_fd *entry = wf_fd_table_get(page * 256);
         CHECK(entry != NULL);
         CHECK_EQ(entry->fd, page * 256);
-        CHECK(entry == wf_table_find(page * 256));
+        CHECK(entry == wf_fd_table_find(page * 256));
     }
     return NULL;
 }
 
-static void the_first_who_need_an_entry_share_one(void)
+static void fd_concurrent_first_uses_share_one_record(void)
 {
     struct start start = {.count = 2};
     pthread_t thread;
@@ -381,8 +391,8 @@ static void *read_in_thread(void *arg)
     return NULL;
 }
 
-/* A thread blocks, and is called when another closes what it reads from. */
-static void threads_may_read_too(void)
+/* A thread blocks, and is woken when another thread closes its descriptor. */
+static void fd_threads_read_and_are_woken_by_close(void)
 {
     struct pair pair = pair_new(SOCK_STREAM);
     struct reader reader = {.fd = pair.near};
@@ -391,7 +401,8 @@ static void threads_may_read_too(void)
     CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(reader.got, 2);
-    for (int round = 0; round < 50; round++) { /* before it waits, while, and after it was called */
+    /* before it waits, while it waits, and after it was woken */
+    for (int round = 0; round < 50; round++) {
         CHECK_EQ(pthread_create(&thread, NULL, read_in_thread, &reader), 0);
         for (int i = 0; i < round; i++) {
             (void)sched_yield();
@@ -426,7 +437,7 @@ static intptr_t poll_own(void *arg)
         wait_until_blocked(task, WEFT_WAIT_READABLE);
         CHECK_EQ(eventfd_write(fd, 1), 0);
         CHECK_EQ(weft_await(task), POLLIN);
-        CHECK_EQ(weft_poll_fd(fd, POLLIN), POLLIN); /* as long as nobody has read it */
+        CHECK_EQ(weft_poll_fd(fd, POLLIN), POLLIN); /* until it is read */
         CHECK_EQ(read(fd, &count, sizeof(count)), (ssize_t)sizeof(count));
     }
     CHECK(stats_of(weft_runtime_self()).io_events > 0);
@@ -437,7 +448,7 @@ static intptr_t poll_own(void *arg)
     return 0;
 }
 
-static void others_descriptors_can_be_waited_for(void)
+static void fd_poll_works_for_any_pollable_descriptor(void)
 {
     run_under(EVERYWHERE, poll_own);
 }
@@ -451,7 +462,7 @@ static intptr_t use_odd_numbers(void *arg)
     CHECK_EQ(weft_close(-1), -EBADF);
     CHECK_EQ(weft_close(1 << 29), -EBADF);
     struct pair pair = pair_new(SOCK_STREAM);
-    CHECK_EQ(dup2(pair.near, 1000), 1000); /* a page of its own */
+    CHECK_EQ(dup2(pair.near, 1000), 1000); /* in another page of the table */
     CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
     CHECK_EQ(weft_read(1000, text, sizeof(text)), 2);
     CHECK_EQ(weft_close(1000), 0);
@@ -469,14 +480,14 @@ static intptr_t use_odd_numbers(void *arg)
     return 0;
 }
 
-static void any_number_is_taken_or_refused(void)
+static void fd_numbers_are_accepted_or_refused(void)
 {
     run_under(ON_ONE_WORKER, use_odd_numbers);
 }
 
-/* ---- the driver ------------------------------------------------------------------------------ */
+/* ---- driver ---------------------------------------------------------------------------------- */
 
-/* While somebody sleeps where the news come, the time and work from outside are heard, too. */
+/* While a worker sleeps in the poller, timers and external submissions still work. */
 static intptr_t sleep_beside_io(void *arg)
 {
     (void)arg;
@@ -496,13 +507,12 @@ static intptr_t sleep_beside_io(void *arg)
     return 0;
 }
 
-static void time_goes_on_beside_io(void)
+static void driver_fires_timers_while_waiting_for_io(void)
 {
     run_under(EVERYWHERE, sleep_beside_io);
 }
 
-static void work_from_outside_calls_who_waits_for_news(weft_runtime *runtime,
-                                                       const struct setting *setting)
+static void submit_to_waiting_leader(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
     struct pair pair = pair_new(SOCK_STREAM);
@@ -523,12 +533,13 @@ static void work_from_outside_calls_who_waits_for_news(weft_runtime *runtime,
     CHECK_EQ(weft_close(pair.far), 0);
 }
 
-static void work_from_outside_is_heard(void)
+static void driver_wakes_for_external_submissions(void)
 {
-    open_under(EVERYWHERE, work_from_outside_calls_who_waits_for_news);
+    open_under(EVERYWHERE, submit_to_waiting_leader);
 }
 
-/* A task that never waits does not keep news from others, not even of its own worker. */
+/* A task that never suspends does not delay readiness for other tasks, not even on its own
+ * worker. */
 static intptr_t spin_until(void *arg)
 {
     wf_atomic_u32 *cell = arg;
@@ -538,35 +549,35 @@ static intptr_t spin_until(void *arg)
     return 0;
 }
 
-struct listener {
+struct waiting_reader {
     int fd;
     wf_atomic_u32 has_begun;
-    wf_atomic_u32 has_heard;
+    wf_atomic_u32 has_read;
 };
 
 static intptr_t read_and_raise(void *arg)
 {
-    struct listener *listener = arg;
+    struct waiting_reader *waiting_reader = arg;
     char text[4];
-    CHECK_EQ(weft_read(listener->fd, text, sizeof(text)), 1);
-    raise_by_one(&listener->has_heard);
+    CHECK_EQ(weft_read(waiting_reader->fd, text, sizeof(text)), 1);
+    raise_by_one(&waiting_reader->has_read);
     return 0;
 }
 
-/* Many descriptors have news at once. */
-static intptr_t hear_of_many(void *arg)
+/* Many descriptors become ready at once. */
+static intptr_t take_events_in_batches(void *arg)
 {
     enum { MANY = 9, MOST = 2 };
     struct pair pairs[MANY];
-    struct listener listeners[MANY];
+    struct waiting_reader waiting_readers[MANY];
     weft_task *readers[MANY];
     struct wf_event events[MANY];
     struct wf_poller *poller = NULL;
     (void)arg;
     for (int i = 0; i < MANY; i++) {
         pairs[i] = pair_new(SOCK_STREAM);
-        listeners[i] = (struct listener){.fd = pairs[i].near};
-        readers[i] = go(read_and_raise, &listeners[i]);
+        waiting_readers[i] = (struct waiting_reader){.fd = pairs[i].near};
+        readers[i] = go(read_and_raise, &waiting_readers[i]);
         wait_until_blocked(readers[i], WEFT_WAIT_READABLE);
     }
     CHECK_EQ(wf_poller_of(weft_runtime_self(), &poller), 0);
@@ -574,19 +585,20 @@ static intptr_t hear_of_many(void *arg)
     for (int i = 0; i < MANY; i++) {
         CHECK_EQ(write(pairs[i].far, "x", 1), 1);
     }
-    /* As the driver does; whoever takes them tells of them. */
-    const int count = poller->backend->wait(poller, events, poller->events_max, 0);
+    /* As the driver does: the caller dispatches the events that it takes. */
+    const int count = wf_epoll_wait(poller, events, poller->events_max, 0);
     CHECK(count <= MOST);
     for (int i = 0; i < count; i++) {
-        if (events[i].entry != NULL) {
+        if (events[i].record != NULL) {
             struct wf_wakes wakes = {0};
-            wf_entry_happened(events[i].entry, events[i].sides, events[i].is_hung_up, &wakes);
+            wf_fd_ready(events[i].record, events[i].dirs, events[i].is_hung_up, &wakes);
             wf_wakes_do(&wakes);
         } else {
-            poller->backend->call(poller); /* a call for who waits there: it is not for us */
+            /* a wake-up for the worker that waits there: pass it on */
+            wf_epoll_wake(poller);
         }
     }
-    for (int i = 0; i < MANY; i++) { /* the others are not lost */
+    for (int i = 0; i < MANY; i++) { /* the other events are not lost */
         CHECK_EQ(weft_await(readers[i]), 0);
         CHECK_EQ(weft_close(pairs[i].near), 0);
         CHECK_EQ(weft_close(pairs[i].far), 0);
@@ -595,24 +607,24 @@ static intptr_t hear_of_many(void *arg)
 }
 
 /* S4.40 */
-static void as_many_news_are_taken_at_once_as_one_wants(void)
+static void driver_takes_at_most_io_events_max_events_at_once(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         tour.options.io_events_max = 2;
-        CHECK_EQ(weft_run(hear_of_many, NULL, &tour.options), 0);
+        CHECK_EQ(weft_run(take_events_in_batches, NULL, &tour.options), 0);
     }
 }
 
-static intptr_t hear_while_busy(void *arg)
+static intptr_t read_while_busy(void *arg)
 {
     (void)arg;
     struct pair pair = pair_new(SOCK_STREAM);
-    struct listener listener = {.fd = pair.near};
-    weft_task *reader = go(read_and_raise, &listener);
+    struct waiting_reader waiting_reader = {.fd = pair.near};
+    weft_task *reader = go(read_and_raise, &waiting_reader);
     wait_until_blocked(reader, WEFT_WAIT_READABLE);
     weft_task *spinners[4];
     for (int i = 0; i < 4; i++) {
-        spinners[i] = go(spin_until, &listener.has_heard);
+        spinners[i] = go(spin_until, &waiting_reader.has_read);
     }
     CHECK_EQ(write(pair.far, "x", 1), 1);
     for (int i = 0; i < 4; i++) {
@@ -624,30 +636,30 @@ static intptr_t hear_while_busy(void *arg)
     return 0;
 }
 
-static void news_are_heard_while_all_are_busy(void)
+static void driver_dispatches_readiness_while_all_workers_are_busy(void)
 {
-    run_under(EVERYWHERE, hear_while_busy);
+    run_under(EVERYWHERE, read_while_busy);
 }
 
 /* A task that computes without end, beside one that waits for bytes. */
 static intptr_t compute(void *arg)
 {
-    struct listener *listener = arg;
-    raise_by_one(&listener->has_begun);
-    while (wf_load_acquire(&listener->has_heard) == 0) { /* to raise_by_one */
+    struct waiting_reader *waiting_reader = arg;
+    raise_by_one(&waiting_reader->has_begun);
+    while (wf_load_acquire(&waiting_reader->has_read) == 0) { /* to raise_by_one */
     }
     return 0;
 }
 
-static void hear_beside_a_hog(weft_runtime *runtime)
+static void read_beside_a_hog(weft_runtime *runtime)
 {
-    for (int round = 0; round < 4; round++) { /* any worker may be the one that was the watcher */
+    for (int round = 0; round < 4; round++) { /* any worker may have been the leader */
         struct pair pair = pair_new(SOCK_STREAM);
-        struct listener listener = {.fd = pair.near};
-        weft_task *reader = go_into(runtime, read_and_raise, &listener);
+        struct waiting_reader waiting_reader = {.fd = pair.near};
+        weft_task *reader = go_into(runtime, read_and_raise, &waiting_reader);
         wait_until_blocked(reader, WEFT_WAIT_READABLE);
-        weft_task *hog = go_into(runtime, compute, &listener);
-        hold_for(&listener.has_begun, 1);
+        weft_task *hog = go_into(runtime, compute, &waiting_reader);
+        hold_for(&waiting_reader.has_begun, 1);
         CHECK_EQ(write(pair.far, "x", 1), 1);
         CHECK_EQ(weft_await(reader), 0);
         CHECK_EQ(weft_await(hog), 0);
@@ -656,19 +668,20 @@ static void hear_beside_a_hog(weft_runtime *runtime)
     }
 }
 
-static void news_are_heard_beside_a_hog(void)
+static void driver_dispatches_readiness_beside_a_hog(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
         tour.options.hog_ns = WEFT_MILLISECOND;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
-        hear_beside_a_hog(runtime);
+        read_beside_a_hog(runtime);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
     }
 }
 
-/* One that looks in passing takes a call away from who sleeps, and makes it again. */
-static intptr_t take_calls(void *arg)
+/* A worker that polls without blocking consumes a wake-up meant for the sleeping leader, and
+ * repeats it. */
+static intptr_t consume_wakeups(void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
@@ -678,35 +691,35 @@ static intptr_t take_calls(void *arg)
     struct wf_worker *other = &runtime->workers[1 - self->index];
     for (int round = 0; round < 50; round++) {
         uint64_t parked;
-        do { /* until the other has slept for a while, as the watcher */
+        do { /* until the other worker has slept for a while as the leader */
             parked = wf_counter_read(&other->counters.parked);
             for (int i = 0; i < 20; i++) {
                 (void)sched_yield();
             }
-        } while (wf_load_relaxed(&runtime->is_watched) == 0 ||
+        } while (wf_load_relaxed(&runtime->has_leader) == 0 ||
                  wf_counter_read(&other->counters.parked) != parked);
-        driver->berth.call(&driver->berth);
-        driver->look(driver, self);
-        while (wf_counter_read(&other->counters.parked) == parked) { /* it is called all the same */
+        driver->unpark(driver);
+        driver->poll(driver, self);
+        while (wf_counter_read(&other->counters.parked) == parked) { /* it is woken all the same */
             (void)sched_yield();
         }
     }
     return 0;
 }
 
-static void a_call_that_another_hears_is_handed_on(void)
+static void driver_repeats_a_wakeup_consumed_by_another_worker(void)
 {
-    /* In this order the watcher has no reason to wake by itself. */
+    /* In this order the leader has no other reason to wake. */
     const weft_options options = {
         .size = sizeof(options),
         .workers = 2,
         .order = WEFT_ORDER_DEPTH_FIRST,
         .no_monitor = true,
     };
-    CHECK_EQ(weft_run(take_calls, NULL, &options), 0);
+    CHECK_EQ(weft_run(consume_wakeups, NULL, &options), 0);
 }
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- injected failures ----------------------------------------------------------------------- */
 
 static intptr_t talk(void *arg)
 {
@@ -739,12 +752,13 @@ static intptr_t talk(void *arg)
     return 0;
 }
 
-/* Every call that may fail does, once: it is told, and nothing is lost or kept. */
-static void a_call_that_fails_is_told(void)
+/* Every call that can fail fails once: the error is returned, and nothing is lost or leaked. */
+static void fd_calls_report_every_injected_failure(void)
 {
     const weft_options one = {.size = sizeof(one), .workers = 1};
     faults_prepare();
-    CHECK_EQ(weft_run(wait_for_bytes, NULL, &one), 0); /* the page of the table stays */
+    /* allocates the page of the fd table, which stays */
+    CHECK_EQ(weft_run(wait_for_bytes, NULL, &one), 0);
     struct faults faults = {0};
     while (faults_next(&faults)) {
         CHECK_EQ(weft_run(talk, &faults, &one), 0);
@@ -753,26 +767,26 @@ static void a_call_that_fails_is_told(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_read_waits_for_bytes),
-    TAP_TEST(much_goes_through_in_order),
-    TAP_TEST(the_end_comes_with_the_last_bytes),
-    TAP_TEST(a_peer_that_is_gone_is_an_error),
-    TAP_TEST(datagrams_come_one_by_one),
-    TAP_TEST(who_only_tries_is_told_too),
-    TAP_TEST(vectors_and_messages_go_through),
-    TAP_TEST(a_cancel_and_a_deadline_end_a_wait),
-    TAP_TEST(the_first_who_need_a_poller_share_one),
-    TAP_TEST(the_first_who_need_an_entry_share_one),
-    TAP_TEST(a_runtime_that_ends_leaves_its_descriptors_to_others),
-    TAP_TEST(threads_may_read_too),
-    TAP_TEST(others_descriptors_can_be_waited_for),
-    TAP_TEST(any_number_is_taken_or_refused),
-    TAP_TEST(time_goes_on_beside_io),
-    TAP_TEST(work_from_outside_is_heard),
-    TAP_TEST(news_are_heard_while_all_are_busy),
-    TAP_TEST(as_many_news_are_taken_at_once_as_one_wants),
-    TAP_TEST(news_are_heard_beside_a_hog),
-    TAP_TEST(a_call_that_another_hears_is_handed_on),
-    TAP_TEST(a_call_that_fails_is_told),
+    TAP_TEST(fd_read_waits_for_bytes),
+    TAP_TEST(fd_many_bytes_arrive_in_order),
+    TAP_TEST(fd_read_sees_the_end_after_the_last_bytes),
+    TAP_TEST(fd_write_to_a_closed_peer_is_an_error),
+    TAP_TEST(fd_datagrams_are_read_one_by_one),
+    TAP_TEST(fd_nonblocking_read_sees_new_bytes),
+    TAP_TEST(fd_vectors_and_messages_are_transferred),
+    TAP_TEST(fd_cancel_and_deadline_end_a_wait),
+    TAP_TEST(poller_concurrent_first_uses_share_one),
+    TAP_TEST(fd_concurrent_first_uses_share_one_record),
+    TAP_TEST(fd_stays_registered_when_another_runtime_closes),
+    TAP_TEST(fd_threads_read_and_are_woken_by_close),
+    TAP_TEST(fd_poll_works_for_any_pollable_descriptor),
+    TAP_TEST(fd_numbers_are_accepted_or_refused),
+    TAP_TEST(driver_fires_timers_while_waiting_for_io),
+    TAP_TEST(driver_wakes_for_external_submissions),
+    TAP_TEST(driver_dispatches_readiness_while_all_workers_are_busy),
+    TAP_TEST(driver_takes_at_most_io_events_max_events_at_once),
+    TAP_TEST(driver_dispatches_readiness_beside_a_hog),
+    TAP_TEST(driver_repeats_a_wakeup_consumed_by_another_worker),
+    TAP_TEST(fd_calls_report_every_injected_failure),
 };
 TAP_MAIN(tests)

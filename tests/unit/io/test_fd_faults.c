@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   whichever system call fails below a call of weft/io.h, it is told, nothing is lost, and
- *         nothing is left behind: the same call works when it is made again.
+ * Goal:   whichever system call fails below a call of weft/io.h, the error is returned, nothing is
+ *         lost and nothing is left behind: the repeated call works.
  * Method: all calls on sockets and pipes in turn, in a new runtime each time; each time another
- *         system call below them fails, or memory ends.  At the end each name of the list has
- *         failed at least once.
+ *         system call or allocation below them fails.  At the end each name of the list has failed
+ *         at least once.
  */
 #include <sys/uio.h>
 
-#include "fault_aids.h"
-#include "net_aids.h"
+#include "fault_helpers.h"
+#include "net_helpers.h"
 
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
 
 static const char *const names[] = {
     "epoll_create", "eventfd",   "fstat",    "getsockopt", "fcntl",   "read",
@@ -29,7 +29,7 @@ struct exchange {
     unsigned refused;
 };
 
-/* A call that fails is made again, without a fault: then it does what it should. */
+/* A failed call is repeated without a fault, and must then succeed. */
 #define EXPECT(exchange, call, expected)                                                           \
     do {                                                                                           \
         const intmax_t first_ = (call);                                                            \
@@ -84,7 +84,7 @@ static void exchange_messages(struct exchange *exchange)
     CHECK_EQ(text[0], 'e');
 }
 
-/* Waits in vain, once, and for what can be had. */
+/* Waits once without success, and then for ready descriptors. */
 static void wait_for_some(struct exchange *exchange)
 {
     char text[4];
@@ -98,7 +98,7 @@ static void wait_for_some(struct exchange *exchange)
     EXPECT(exchange, weft_read(exchange->pair.far, text, 1), 0);
 }
 
-/* A close that fails has closed it, too. */
+/* A close that fails has closed the descriptor, too. */
 static void close_one(struct exchange *exchange, int fd)
 {
     const int rc = weft_close(fd);
@@ -109,7 +109,7 @@ static void close_one(struct exchange *exchange, int fd)
 
 static intptr_t exchange_with_fault(void *arg)
 {
-    static size_t descriptors; /* before the first round */
+    static size_t descriptors; /* before the first iteration */
     struct exchange exchange = {.faults = arg};
     descriptors = descriptors != 0 ? descriptors : open_count();
     CHECK_EQ(open_count(), descriptors);
@@ -132,7 +132,7 @@ static intptr_t exchange_with_fault(void *arg)
     return 0;
 }
 
-/* Before any fault: the page of the table stays. */
+/* Before any fault: allocates the page of the fd table, which stays. */
 static intptr_t warm_up(void *arg)
 {
     (void)arg;
@@ -140,12 +140,13 @@ static intptr_t warm_up(void *arg)
     return 0;
 }
 
-static void every_call_that_fails_is_told_and_can_be_made_again(void)
+static void io_calls_report_every_failure_and_can_be_repeated(void)
 {
     const weft_options one = {.size = sizeof(one), .workers = 1};
     faults_prepare();
     CHECK_EQ(weft_run(warm_up, NULL, &one), 0);
-    fail_each(exchange_with_fault, NAMES - 2); /* but for a socket of unknown kind, and a look */
+    /* except the check of a socket of unknown kind, and a poll */
+    fail_each(exchange_with_fault, NAMES - 2);
     for (size_t i = 0; i < NAMES; i++) {
         tap_doing("%s", names[i]);
         CHECK(has_failed[i]);
@@ -154,14 +155,14 @@ static void every_call_that_fails_is_told_and_can_be_made_again(void)
 
 #else
 
-static void every_call_that_fails_is_told_and_can_be_made_again(void)
+static void io_calls_report_every_failure_and_can_be_repeated(void)
 {
-    tap_skip("this build has no faults");
+    tap_skip("this build has no fault points");
 }
 
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST_LIMIT(every_call_that_fails_is_told_and_can_be_made_again, 60),
+    TAP_TEST_LIMIT(io_calls_report_every_failure_and_can_be_repeated, 60),
 };
 TAP_MAIN(tests)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a poll task waits for descriptors by a future, and green threads for the first of several
- *         things of which one is a descriptor; a future that is dropped, cancelled or out of time
- *         leaves the descriptor as it was.
- * Method: poll tasks that echo, under every setting; each end of a wait.  Keeps part of
- * behaviour 57.
+ * Goal:   a poll task waits for a descriptor by a future, and a green thread for the first of
+ *         several futures of which one is a descriptor; a future that is dropped, cancelled or past
+ *         its deadline leaves the descriptor unchanged.
+ * Method: poll tasks that echo, under every setting; each end of a wait.  Keeps part of behaviour
+ *         57.
  */
-#include "io_aids.h"
+#include "io_helpers.h"
 
 /* ---- a poll task that echoes ----------------------------------------------------------------- */
 
@@ -14,14 +14,14 @@ struct echo {
     int fd;
     bool is_waiting;
     size_t total;
-    weft_wait_future *wait; /* too large to lie in the state itself */
+    weft_wait_future *wait; /* too large for the state itself */
 };
 
 static weft_poll echo_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     struct echo *echo = state;
     char text[64];
-    for (;;) { /* until it would wait, or the peer has closed */
+    for (;;) { /* until it is pending, or the peer has closed */
         if (echo->is_waiting) {
             intptr_t events;
             if (weft_poll_future(cx, &echo->wait->future, &events) == WEFT_PENDING) {
@@ -72,14 +72,14 @@ static intptr_t talk_to_poll_task(void *arg)
     return 0;
 }
 
-static void a_poll_task_waits_by_a_future(void)
+static void fd_future_wakes_a_poll_task(void)
 {
     run_under(EVERYWHERE, talk_to_poll_task);
 }
 
-/* ---- the ends of a wait ---------------------------------------------------------------------- */
+/* ---- ends of waits --------------------------------------------------------------------------- */
 
-/* [task]  A poll task that waits for bytes which do not come. */
+/* [task]  A poll task that waits for bytes that never arrive. */
 static weft_task *start_waiting(struct pair *pair, weft_wait_future *wait)
 {
     const struct echo state = {.fd = pair->far, .wait = wait};
@@ -100,7 +100,7 @@ static intptr_t end_polls(void *arg)
     task = start_waiting(&pair, &wait);
     CHECK_EQ(weft_close(pair.far), 0);
     CHECK_EQ(weft_await(task), -EBADF);
-    expect_closed(pair.far); /* nobody was left inside */
+    expect_closed(pair.far); /* no operation uses it any more */
     CHECK_EQ(weft_close(pair.near), 0);
 
     weft_fd_future(&wait, 3, POLLIN | POLLOUT);
@@ -110,12 +110,12 @@ static intptr_t end_polls(void *arg)
     return 0;
 }
 
-static void a_cancel_and_a_close_end_it(void)
+static void fd_future_ends_by_cancel_and_close(void)
 {
     run_under(EVERYWHERE, end_polls);
 }
 
-/* A green thread waits for bytes or a time, whatever comes first. */
+/* A green thread waits for bytes or a time, whichever comes first. */
 static intptr_t wait_for_either(void *arg)
 {
     (void)arg;
@@ -141,13 +141,13 @@ static intptr_t wait_for_either(void *arg)
     return 0;
 }
 
-static void a_descriptor_or_a_time(void)
+static void fd_future_races_with_a_timer(void)
 {
     run_under(EVERYWHERE, wait_for_either);
 }
 
-/* A poll task in the middle of its wait never runs again: the number can be closed. */
-static void a_forced_close_leaves_the_descriptor(void)
+/* A poll task never runs again after it began to wait: the number can be closed. */
+static void fd_future_forced_close_releases_the_descriptor(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
@@ -160,7 +160,7 @@ static void a_forced_close_leaves_the_descriptor(void)
                  0);
         wait_until_blocked(task, WEFT_WAIT_WAKER);
         const int rc = weft_runtime_close(runtime, 0);
-        CHECK(rc == 0 || rc == -ETIMEDOUT); /* it may have heard of its cancel in time */
+        CHECK(rc == 0 || rc == -ETIMEDOUT); /* the task may have seen its cancellation in time */
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(weft_close(pair.far), 0);
         expect_closed(pair.far);
@@ -169,9 +169,9 @@ static void a_forced_close_leaves_the_descriptor(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_poll_task_waits_by_a_future),
-    TAP_TEST(a_cancel_and_a_close_end_it),
-    TAP_TEST(a_descriptor_or_a_time),
-    TAP_TEST(a_forced_close_leaves_the_descriptor),
+    TAP_TEST(fd_future_wakes_a_poll_task),
+    TAP_TEST(fd_future_ends_by_cancel_and_close),
+    TAP_TEST(fd_future_races_with_a_timer),
+    TAP_TEST(fd_future_forced_close_releases_the_descriptor),
 };
 TAP_MAIN(tests)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   files are read and written without keeping a worker, and whatever becomes of the task,
- *         its buffer outlives the call; a copy brings every byte from anything to anything, and
- *         tells how many have arrived.
+ * Goal:   files are read and written without blocking a worker, and a task's buffer outlives the
+ *         call in every case; a copy transfers every byte between all kinds of descriptors, and
+ *         reports how many have arrived.
  * Method: files in a folder of their own; a pool with one thread, which is busy; a FIFO, whose open
- *         waits for another task; copies between all kinds of ends, also where the kernel refuses
- *         to move the bytes itself; every call that may fail does.
+ *         waits for another task; copies between all kinds of descriptors, also where the kernel
+ *         refuses to copy by itself; every call that can fail does.
  */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "fault_aids.h"
-#include "net_aids.h"
+#include "fault_helpers.h"
+#include "net_helpers.h"
 
 /* ---- scenes ---------------------------------------------------------------------------------- */
 
@@ -28,7 +28,7 @@ static void leave_folder(void)
 {
     static const char *const names[] = {"a", "b", "fifo"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        (void)unlink(names[i]); /* not every test has all of them */
+        (void)unlink(names[i]); /* not every test creates all files */
     }
     CHECK_EQ(chdir("/"), 0);
     CHECK_EQ(rmdir(folder), 0);
@@ -101,7 +101,7 @@ static intptr_t write_and_read(void *arg)
     CHECK(memcmp(text, "01xy4567", 8) == 0);
     CHECK_EQ(weft_pread(fd, text, 8, 8), 0);
     CHECK_EQ(weft_pread(fd, text, 8, -1), -EINVAL);
-    CHECK_EQ(weft_read(fd, text, 8), 0); /* it stands where it was written to last */
+    CHECK_EQ(weft_read(fd, text, 8), 0); /* the position is at the end of the last write */
     CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
     CHECK_EQ(weft_readv(fd, parts, 2), 8);
     CHECK(memcmp(text, "01xy", 4) == 0 && memcmp(more, "4567", 4) == 0);
@@ -122,7 +122,7 @@ static void *write_and_read_in_thread(void *arg)
     return NULL;
 }
 
-static void what_is_written_is_read(void)
+static void file_read_returns_what_was_written(void)
 {
     pthread_t thread;
     enter_folder();
@@ -132,7 +132,7 @@ static void what_is_written_is_read(void)
     leave_folder();
 }
 
-static intptr_t ask_for_places(void *arg)
+static intptr_t use_offsets_on_socket(void *arg)
 {
     (void)arg;
     char byte;
@@ -145,9 +145,9 @@ static intptr_t ask_for_places(void *arg)
     return 0;
 }
 
-static void a_socket_has_no_places(void)
+static void file_pread_of_a_socket_is_refused(void)
 {
-    run_under(ON_ONE_WORKER, ask_for_places);
+    run_under(ON_ONE_WORKER, use_offsets_on_socket);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -157,7 +157,8 @@ static intptr_t open_fifo(void *arg)
     return weft_open("fifo", *(const int *)arg, 0);
 }
 
-/* Each end waits for the other one: with one worker neither would come if the first kept it. */
+/* Each end waits for the other: with one worker the second open would never run if the first
+ * blocked the worker. */
 static intptr_t open_both_ends(void *arg)
 {
     (void)arg;
@@ -178,7 +179,7 @@ static intptr_t open_both_ends(void *arg)
     return 0;
 }
 
-static void an_open_that_waits_keeps_no_worker(void)
+static void file_open_that_waits_blocks_no_worker(void)
 {
     enter_folder();
     CHECK_EQ(mkfifo("fifo", 0600), 0);
@@ -186,10 +187,10 @@ static void an_open_that_waits_keeps_no_worker(void)
     leave_folder();
 }
 
-/* The job has begun: there is a thread, and it has nothing else to do. */
+/* The job has begun: the pool has a thread, and the queue is empty. */
 static void wait_until_one_runs(void)
 {
-    for (;;) { /* until it does */
+    for (;;) { /* ends when the job begins */
         weft_stats stats = stats_of(weft_runtime_self());
         if (stats.blocking_threads == 1 && stats.blocking_idle == 0) {
             return;
@@ -198,7 +199,8 @@ static void wait_until_one_runs(void)
     }
 }
 
-/* Who is cancelled while the thread is in the kernel has what it has opened, and not a leak. */
+/* A task that is cancelled while the thread is in the kernel gets the opened descriptor, which does
+ * not leak. */
 static intptr_t cancel_an_open(void *arg)
 {
     (void)arg;
@@ -210,7 +212,7 @@ static intptr_t cancel_an_open(void *arg)
     wait_until_blocked(reader, WEFT_WAIT_BLOCKING);
     int far;
     while ((far = open("fifo", O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
-        CHECK_EQ(errno, ENXIO); /* it is on its way */
+        CHECK_EQ(errno, ENXIO); /* the open has not happened yet */
         let_others_run();
     }
     const int near = (int)weft_await(reader);
@@ -220,7 +222,7 @@ static intptr_t cancel_an_open(void *arg)
     return 0;
 }
 
-static void who_is_cancelled_gets_what_it_has_opened(void)
+static void file_cancelled_open_does_not_leak(void)
 {
     enter_folder();
     CHECK_EQ(mkfifo("fifo", 0600), 0);
@@ -249,7 +251,7 @@ static intptr_t call_gate(void *arg)
     return weft_blocking(pass_gate, arg);
 }
 
-static intptr_t write_letter(void *arg)
+static intptr_t write_byte(void *arg)
 {
     ssize_t rc = weft_pwrite(*(int *)arg, "x", 1, 0);
     return rc == 1 ? 0 : rc;
@@ -262,7 +264,8 @@ static intptr_t write_for_a_moment(void *arg)
     return 0;
 }
 
-/* The only thread is busy, so a write waits; it may be left, and a close waits for it. */
+/* The only thread is busy, so a write waits; the write can be abandoned, and a close waits for
+ * it. */
 static intptr_t wait_for_a_thread(void *arg)
 {
     (void)arg;
@@ -272,7 +275,7 @@ static intptr_t wait_for_a_thread(void *arg)
     CHECK(fd >= 0);
     weft_task *blocker = go(call_gate, &gate);
     wait_for(&gate.inside, 1);
-    weft_task *cancelled = go(write_letter, &fd);
+    weft_task *cancelled = go(write_byte, &fd);
     wait_until_blocked(cancelled, WEFT_WAIT_BLOCKING);
     CHECK_EQ(weft_await(go(write_for_a_moment, &fd)), 0);
     CHECK_EQ(weft_cancel(cancelled), 0);
@@ -284,7 +287,7 @@ static intptr_t wait_for_a_thread(void *arg)
     CHECK(kept >= 0);
     CHECK_EQ(weft_close(fd), 0);
     CHECK_EQ(weft_write(fd, "y", 1), -EBADF);
-    CHECK(is_open(fd)); /* its number is not given to anybody */
+    CHECK(is_open(fd)); /* its number is not reused */
     raise_by_one(&gate.open);
     CHECK_EQ(weft_await(patient), 0);
     CHECK(!is_open(fd));
@@ -295,12 +298,12 @@ static intptr_t wait_for_a_thread(void *arg)
     return 0;
 }
 
-static void a_file_waits_for_its_thread_and_keeps_no_worker(void)
+static void file_write_waiting_for_a_thread_blocks_no_worker(void)
 {
     enter_folder();
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         tour.options.blocking_max = 1;
-        tour.options.io = WEFT_IO_EPOLL; /* else there is no thread to wait for */
+        tour.options.io = WEFT_IO_EPOLL; /* io_uring needs no thread */
         CHECK_EQ(weft_run(wait_for_a_thread, NULL, &tour.options), 0);
     }
     leave_folder();
@@ -332,7 +335,7 @@ static intptr_t spawn_poll(void *arg)
     return 0;
 }
 
-static void a_poll_task_makes_the_call_itself(void)
+static void file_write_in_a_poll_task_runs_inline(void)
 {
     enter_folder();
     run_under(ON_ONE_WORKER, spawn_poll);
@@ -343,36 +346,36 @@ static void a_poll_task_makes_the_call_itself(void)
 
 enum kind { OF_FILE, OF_PIPE, OF_TCP, OF_UNIX, KINDS };
 
-/* An end of a copy, and the task behind it that writes or reads. */
-struct party {
+/* One end of a copy, and the task behind it that writes or reads. */
+struct end {
     enum kind kind;
-    int fd;  /* the copy's */
-    int far; /* the task's; -1: a file */
+    int fd;  /* used by the copy */
+    int far; /* used by the task; -1: a file */
     size_t seen;
     weft_task *task;
 };
 
 static intptr_t feed(void *arg)
 {
-    struct party *party = arg;
+    struct end *end = arg;
     char *bytes = much_new();
-    intptr_t rc = weft_write_all(party->far, bytes, MUCH);
+    intptr_t rc = weft_write_all(end->far, bytes, MUCH);
     free(bytes);
-    CHECK_EQ(weft_close(party->far), 0);
+    CHECK_EQ(weft_close(end->far), 0);
     return rc;
 }
 
-static intptr_t swallow(void *arg)
+static intptr_t drain_far(void *arg)
 {
-    struct party *party = arg;
+    struct end *end = arg;
     char piece[5000];
     ssize_t got;
-    while ((got = weft_read(party->far, piece, sizeof(piece))) > 0) {
+    while ((got = weft_read(end->far, piece, sizeof(piece))) > 0) {
         for (ssize_t i = 0; i < got; i++) {
-            CHECK_EQ(piece[i], byte_at(party->seen++));
+            CHECK_EQ(piece[i], byte_at(end->seen++));
         }
     }
-    CHECK_EQ(weft_close(party->far), 0);
+    CHECK_EQ(weft_close(end->far), 0);
     return got;
 }
 
@@ -386,45 +389,45 @@ static struct pair ends_of(enum kind kind)
     return (struct pair){pipes[0], pipes[1]};
 }
 
-static void source_open(struct party *party)
+static void source_open(struct end *end)
 {
-    party->far = -1;
-    if (party->kind == OF_FILE) {
-        party->fd = weft_open("a", O_RDONLY, 0);
-        CHECK(party->fd >= 0);
+    end->far = -1;
+    if (end->kind == OF_FILE) {
+        end->fd = weft_open("a", O_RDONLY, 0);
+        CHECK(end->fd >= 0);
         return;
     }
-    struct pair pair = ends_of(party->kind);
-    party->fd = pair.near;
-    party->far = pair.far;
-    party->task = go(feed, party);
+    struct pair pair = ends_of(end->kind);
+    end->fd = pair.near;
+    end->far = pair.far;
+    end->task = go(feed, end);
 }
 
-static void sink_open(struct party *party, int flags)
+static void sink_open(struct end *end, int flags)
 {
-    party->far = -1;
-    party->seen = 0;
-    if (party->kind == OF_FILE) {
-        party->fd = weft_open("b", O_WRONLY | O_CREAT | O_TRUNC | flags, 0600);
-        CHECK(party->fd >= 0);
+    end->far = -1;
+    end->seen = 0;
+    if (end->kind == OF_FILE) {
+        end->fd = weft_open("b", O_WRONLY | O_CREAT | O_TRUNC | flags, 0600);
+        CHECK(end->fd >= 0);
         return;
     }
-    struct pair pair = ends_of(party->kind);
-    party->fd = pair.far;
-    party->far = pair.near;
-    party->task = go(swallow, party);
+    struct pair pair = ends_of(end->kind);
+    end->fd = pair.far;
+    end->far = pair.near;
+    end->task = go(drain_far, end);
 }
 
-static intptr_t party_end(struct party *party)
+static intptr_t end_finish(struct end *end)
 {
-    CHECK_EQ(weft_close(party->fd), 0);
-    return party->far >= 0 ? weft_await(party->task) : 0;
+    CHECK_EQ(weft_close(end->fd), 0);
+    return end->far >= 0 ? weft_await(end->task) : 0;
 }
 
 static void copy_between(enum kind from, enum kind to, int flags)
 {
-    struct party source = {.kind = from};
-    struct party sink = {.kind = to};
+    struct end source = {.kind = from};
+    struct end sink = {.kind = to};
     size_t first = 0;
     size_t rest = 0;
     source_open(&source);
@@ -436,8 +439,8 @@ static void copy_between(enum kind from, enum kind to, int flags)
     CHECK_EQ(rest, MUCH - first);
     CHECK_EQ(weft_copy(sink.fd, source.fd, 1, &rest), 0);
     CHECK_EQ(rest, 0);
-    CHECK_EQ(party_end(&source), 0);
-    CHECK_EQ(party_end(&sink), 0);
+    CHECK_EQ(end_finish(&source), 0);
+    CHECK_EQ(end_finish(&sink), 0);
     if (to == OF_FILE) {
         file_check("b", MUCH);
     } else {
@@ -452,12 +455,12 @@ static intptr_t copy_all_ways(void *arg)
         for (enum kind to = 0; to < KINDS; to++) {
             copy_between(from, to, 0);
         }
-        copy_between(from, OF_FILE, O_APPEND); /* no call of the kernel copies to the end */
+        copy_between(from, OF_FILE, O_APPEND); /* no system call copies to an O_APPEND file */
     }
     return 0;
 }
 
-static void a_copy_brings_everything_anywhere(void)
+static void copy_transfers_all_bytes_between_all_kinds(void)
 {
     enter_folder();
     file_fill("a");
@@ -478,7 +481,7 @@ static void *copy_in_thread(void *arg)
     return NULL;
 }
 
-static void a_thread_may_copy_too(void)
+static void copy_works_in_a_thread(void)
 {
     pthread_t thread;
     size_t copied = 0;
@@ -508,7 +511,7 @@ static intptr_t copy_on(void *arg)
     return weft_copy(copier->to, copier->from, SIZE_MAX, &copier->copied);
 }
 
-/* The far end of a socket takes a part and then no more; what it got is what the copy says. */
+/* The far end of a socket reads a part and then stops; the copy reports the bytes that arrived. */
 static intptr_t cancel_copies(void *arg)
 {
     (void)arg;
@@ -547,7 +550,7 @@ static intptr_t cancel_copies(void *arg)
     return 0;
 }
 
-static void a_copy_that_is_cancelled_tells_what_has_arrived(void)
+static void copy_cancelled_reports_what_has_arrived(void)
 {
     enter_folder();
     file_fill("a");
@@ -555,14 +558,14 @@ static void a_copy_that_is_cancelled_tells_what_has_arrived(void)
     leave_folder();
 }
 
-/* No signal ends the process, whichever call notices it. */
-static intptr_t copy_to_nobody(void *arg)
+/* No signal ends the process, whichever call detects the closed peer. */
+static intptr_t copy_to_closed_peer(void *arg)
 {
     (void)arg;
     static const enum kind sources[] = {OF_FILE, OF_PIPE, OF_TCP};
     static const enum kind sinks[] = {OF_PIPE, OF_UNIX};
     for (size_t i = 0; i < 6; i++) {
-        struct party source = {.kind = sources[i % 3]};
+        struct end source = {.kind = sources[i % 3]};
         size_t copied = 0;
         source_open(&source);
         struct pair pair = ends_of(sinks[i / 3]);
@@ -570,24 +573,24 @@ static intptr_t copy_to_nobody(void *arg)
         CHECK_EQ(weft_copy(pair.far, source.fd, SIZE_MAX, &copied), -EPIPE);
         CHECK_EQ(copied, 0);
         CHECK_EQ(weft_close(pair.far), 0);
-        CHECK(party_end(&source) <= 0);
+        CHECK(end_finish(&source) <= 0);
     }
     return 0;
 }
 
-static intptr_t copy_oddly(void *arg)
+static intptr_t copy_unusual(void *arg)
 {
     size_t copied = 7;
     int pipes[2];
-    CHECK_EQ(copy_to_nobody(arg), 0);
+    CHECK_EQ(copy_to_closed_peer(arg), 0);
     CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
     CHECK_EQ(weft_copy(-1, pipes[0], 1, &copied), -EBADF);
     CHECK_EQ(copied, 0);
     CHECK_EQ(weft_copy(pipes[1], 1000, 1, &copied), -EBADF);
     CHECK_EQ(weft_write(pipes[1], "x", 1), 1);
-    CHECK_EQ(weft_copy(pipes[0], pipes[0], 1, &copied), -EBADF); /* cannot be written to */
+    CHECK_EQ(weft_copy(pipes[0], pipes[0], 1, &copied), -EBADF); /* not writable */
     int file = weft_open("b", O_RDWR | O_CREAT | O_TRUNC, 0600);
-    int kernel = weft_open("/proc/self/status", O_RDONLY, 0); /* says that it has no bytes */
+    int kernel = weft_open("/proc/self/status", O_RDONLY, 0); /* reports a size of 0 */
     CHECK(file >= 0 && kernel >= 0);
     CHECK_EQ(weft_copy(file, kernel, SIZE_MAX, &copied), 0);
     CHECK(copied > 100);
@@ -601,17 +604,17 @@ static intptr_t copy_oddly(void *arg)
     return 0;
 }
 
-static void odd_ends_are_copied_or_refused(void)
+static void copy_of_unusual_descriptors_works_or_is_refused(void)
 {
     enter_folder();
     file_fill("a");
-    run_under(ON_ONE_WORKER, copy_oddly);
+    run_under(ON_ONE_WORKER, copy_unusual);
     leave_folder();
 }
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- injected failures ----------------------------------------------------------------------- */
 
-/* ---- calls that never wait ------------------------------------------------------------------- */
+/* ---- calls that never suspend ---------------------------------------------------------------- */
 
 struct endless {
     ssize_t (*call)(int fd);
@@ -670,8 +673,8 @@ static intptr_t end_all_endless(void *arg)
     return 0;
 }
 
-/* A loop whose calls always succeed at once is ended all the same. */
-static void who_never_waits_hears_a_cancel_too(void)
+/* A loop whose calls always succeed at once still sees a cancellation. */
+static void file_loop_without_waits_sees_a_cancel(void)
 {
     run_under(EVERYWHERE, end_all_endless);
 }
@@ -682,8 +685,8 @@ static intptr_t call_for_ever_shielded(void *arg)
     return call_for_ever(arg); /* never returns: the runtime is closed by force */
 }
 
-/* Wherever it stands when it is taken away, the descriptor is not in use for ever. */
-static void a_forced_close_leaves_what_never_waits(void)
+/* Wherever the task is at the forced close, it holds no reference to the descriptor afterwards. */
+static void file_forced_close_releases_a_loop_without_waits(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         struct endless endless = {.call = write_a_byte, .fd = open("/dev/null", O_WRONLY)};
@@ -699,7 +702,7 @@ static void a_forced_close_leaves_what_never_waits(void)
     }
 }
 
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
 
 static intptr_t copy_with_fault(void *arg)
 {
@@ -736,12 +739,13 @@ static intptr_t copy_with_fault(void *arg)
     return 0;
 }
 
-static void a_call_on_a_file_that_fails_says_so(void)
+static void file_calls_report_every_injected_failure(void)
 {
     enter_folder();
     file_fill("a");
     faults_prepare();
-    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0); /* the table of descriptors stays */
+    /* allocates the page of the fd table, which stays */
+    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0);
     fail_each(copy_with_fault, 6); /* open, pwrite, fsync, fdatasync, fstat, memory */
     leave_folder();
 }
@@ -749,20 +753,20 @@ static void a_call_on_a_file_that_fails_says_so(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_forced_close_leaves_what_never_waits),
-    TAP_TEST(who_never_waits_hears_a_cancel_too),
-    TAP_TEST(what_is_written_is_read),
-    TAP_TEST(a_socket_has_no_places),
-    TAP_TEST(an_open_that_waits_keeps_no_worker),
-    TAP_TEST(who_is_cancelled_gets_what_it_has_opened),
-    TAP_TEST(a_file_waits_for_its_thread_and_keeps_no_worker),
-    TAP_TEST(a_poll_task_makes_the_call_itself),
-    TAP_TEST(a_copy_brings_everything_anywhere),
-    TAP_TEST(a_thread_may_copy_too),
-    TAP_TEST(a_copy_that_is_cancelled_tells_what_has_arrived),
-    TAP_TEST(odd_ends_are_copied_or_refused),
-#ifdef WF_TEST_AIDS
-    TAP_TEST_LIMIT(a_call_on_a_file_that_fails_says_so, 90),
+    TAP_TEST(file_forced_close_releases_a_loop_without_waits),
+    TAP_TEST(file_loop_without_waits_sees_a_cancel),
+    TAP_TEST(file_read_returns_what_was_written),
+    TAP_TEST(file_pread_of_a_socket_is_refused),
+    TAP_TEST(file_open_that_waits_blocks_no_worker),
+    TAP_TEST(file_cancelled_open_does_not_leak),
+    TAP_TEST(file_write_waiting_for_a_thread_blocks_no_worker),
+    TAP_TEST(file_write_in_a_poll_task_runs_inline),
+    TAP_TEST(copy_transfers_all_bytes_between_all_kinds),
+    TAP_TEST(copy_works_in_a_thread),
+    TAP_TEST(copy_cancelled_reports_what_has_arrived),
+    TAP_TEST(copy_of_unusual_descriptors_works_or_is_refused),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST_LIMIT(file_calls_report_every_injected_failure, 90),
 #endif
 };
 TAP_MAIN(tests)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Goal:   a select waits for descriptors and signals beside channels, tasks and times; exactly one
- *         case runs, nothing is taken for the others, and whatever ends the wait leaves every
- *         descriptor as it was.
- * Method: each kind of case wins and loses against the others, under every setting; crowds that
- *         share a descriptor; closes, cancels, deadlines, faults.  Keeps part of behaviour 57.
+ *         case runs, nothing is consumed for the other cases, and whatever ends the wait leaves
+ *         every descriptor unchanged.
+ * Method: each kind of case wins and loses against the others, under every setting; many tasks that
+ *         share a descriptor; closes, cancels, deadlines, injected failures.  Keeps part of
+ *         behaviour 57.
  */
 #include <signal.h>
 
-#include "chan_aids.h"
-#include "fault_aids.h"
-#include "net_aids.h"
+#include "chan_helpers.h"
+#include "fault_helpers.h"
+#include "net_helpers.h"
 #include <weft/signals.h>
 
 static sigset_t set_of(int number)
@@ -21,7 +22,7 @@ static sigset_t set_of(int number)
     return set;
 }
 
-/* One select over all kinds, in a task of its own. */
+/* One select over all kinds of cases, in its own task. */
 struct chooser {
     int fd;
     weft_chan *chan;
@@ -50,7 +51,7 @@ static weft_task *start_choosing(struct chooser *chooser)
     return task;
 }
 
-/* ---- who wins -------------------------------------------------------------------------------- */
+/* ---- which case wins ------------------------------------------------------------------------- */
 
 static intptr_t let_each_win(void *arg)
 {
@@ -79,28 +80,28 @@ static intptr_t let_each_win(void *arg)
     CHECK_EQ(chooser.cases[SIGNAL].result, 0);
     CHECK_EQ(chooser.cases[SIGNAL].value, SIGUSR1);
     CHECK_EQ(chooser.info.si_pid, getpid());
-    weft_case none = weft_case_signal(&chooser.set, NULL); /* it is taken */
+    weft_case none = weft_case_signal(&chooser.set, NULL); /* the signal was consumed */
     CHECK_EQ(weft_select(&none, 1, 1), -EAGAIN);
 
     const int signal_fd = (int)(intptr_t)chooser.cases[SIGNAL].unused[1];
-    while (is_open(signal_fd)) { /* a thread that begins may have the number for a moment */
+    while (is_open(signal_fd)) { /* a starting thread may have the number for a moment */
         let_others_run();
     }
     weft_chan_drop(chooser.chan);
     CHECK_EQ(weft_close(pair.far), 0);
-    expect_closed(pair.far); /* nobody is left inside */
+    expect_closed(pair.far); /* no operation uses it any more */
     CHECK_EQ(weft_close(pair.near), 0);
     return 0;
 }
 
-static void each_kind_of_case_can_win(void)
+static void select_each_kind_of_case_can_win(void)
 {
     const sigset_t set = set_of(SIGUSR1);
     CHECK_EQ(weft_signals_block(&set), 0);
     run_under(EVERYWHERE, let_each_win);
 }
 
-/* All can run: each does at times, and takes nothing of the others. */
+/* All cases are ready: each runs at times, and consumes nothing of the others. */
 static intptr_t choose_among_ready(void *arg)
 {
     enum { ROUNDS = 300 };
@@ -128,23 +129,24 @@ static intptr_t choose_among_ready(void *arg)
         CHECK_EQ(weft_chan_length(chan), 1);
     }
     for (unsigned i = 0; i < 3; i++) {
-        CHECK(wins[i] > ROUNDS / 10); /* a third each; far less has a chance of 1 in 10^20 */
+        /* a third each; this bound fails with a probability of 1 in 10^20 */
+        CHECK(wins[i] > ROUNDS / 10);
     }
-    CHECK_EQ(weft_signal_wait(&set, NULL), SIGUSR1); /* the last one stays with the process */
+    CHECK_EQ(weft_signal_wait(&set, NULL), SIGUSR1); /* the last signal stays pending */
     weft_chan_drop(chan);
     CHECK_EQ(weft_close(pair.far), 0);
     CHECK_EQ(weft_close(pair.near), 0);
     return 0;
 }
 
-static void of_several_that_can_run_each_has_its_chance(void)
+static void select_runs_each_ready_event_case_at_times(void)
 {
     const sigset_t set = set_of(SIGUSR1);
     CHECK_EQ(weft_signals_block(&set), 0);
     run_under(ON_ONE_WORKER, choose_among_ready);
 }
 
-/* Both sides of one descriptor, and more cases than the frame has room for. */
+/* Both directions of one descriptor, and more cases than fit into the frame. */
 static intptr_t choose_among_many(void *arg)
 {
     enum { MANY = 40 };
@@ -158,7 +160,7 @@ static intptr_t choose_among_many(void *arg)
     cases[MANY - 1] = weft_case_fd(pair.far, POLLOUT);
     CHECK_EQ(weft_select(cases, MANY, 0), MANY - 1);
     CHECK_EQ(cases[MANY - 1].value, POLLOUT);
-    CHECK_EQ(weft_close(pair.near), 0); /* hung up: all can run */
+    CHECK_EQ(weft_close(pair.near), 0); /* hung up: all cases are ready */
     cases[MANY - 1] = weft_case_fd(pair.far, POLLIN);
     const int ran = weft_select(cases, MANY, 0);
     CHECK(ran >= 0 && ran < MANY);
@@ -168,47 +170,48 @@ static intptr_t choose_among_many(void *arg)
     return 0;
 }
 
-static void many_cases_may_be_descriptors(void)
+static void select_supports_many_descriptor_cases(void)
 {
     run_under(EVERYWHERE, choose_among_many);
 }
 
-/* ---- crowds ---------------------------------------------------------------------------------- */
+/* ---- many tasks ------------------------------------------------------------------------------ */
 
-enum { CROWD = 4, LETTERS = 400 };
+enum { MANY_TASKS = 4, MESSAGES = 400 };
 
-struct crowd {
+struct group {
     int fd;
     weft_chan *end;
-    unsigned got[CROWD]; /* by the number of the task, which is in the letter's way only here */
-    wf_atomic_u32 seen[LETTERS];
+    unsigned got[MANY_TASKS]; /* by the number of the task */
+    wf_atomic_u32 seen[MESSAGES];
 };
 
 struct member {
-    struct crowd *crowd;
+    struct group *group;
     unsigned number;
 };
 
-/* Takes letters until it is told to end; who is woken for one that another has taken waits on. */
-static intptr_t take_letters(void *arg)
+/* Takes messages until the channel is closed; a task that is woken for a message that another task
+ * took waits again. */
+static intptr_t take_messages(void *arg)
 {
     const struct member *member = arg;
-    struct crowd *crowd = member->crowd;
+    struct group *group = member->group;
     for (;;) { /* until the channel is closed */
         int nothing;
         uint32_t letter;
-        weft_case cases[] = {weft_case_fd(crowd->fd, POLLIN), weft_case_recv(crowd->end, &nothing)};
+        weft_case cases[] = {weft_case_fd(group->fd, POLLIN), weft_case_recv(group->end, &nothing)};
         const int ran = weft_select(cases, 2, 0);
         if (ran == CHAN) {
             CHECK_EQ(cases[CHAN].result, -EPIPE);
             return 0;
         }
         CHECK_EQ(ran, FD);
-        const ssize_t got = weft_socket_recv(crowd->fd, &letter, sizeof(letter), MSG_DONTWAIT);
+        const ssize_t got = weft_socket_recv(group->fd, &letter, sizeof(letter), MSG_DONTWAIT);
         if (got != -EAGAIN) {
             CHECK_EQ(got, sizeof(letter));
-            crowd->got[member->number]++;
-            CHECK_EQ(wf_fetch_add_relaxed(&crowd->seen[letter], 1), 0);
+            group->got[member->number]++;
+            CHECK_EQ(wf_fetch_add_relaxed(&group->seen[letter], 1), 0);
         }
     }
 }
@@ -216,40 +219,40 @@ static intptr_t take_letters(void *arg)
 static intptr_t share_a_descriptor(void *arg)
 {
     struct pair pair = pair_new(SOCK_DGRAM);
-    struct crowd crowd = {.fd = pair.far, .end = int_chan(0)};
-    struct member members[CROWD];
-    weft_task *tasks[CROWD];
+    struct group group = {.fd = pair.far, .end = int_chan(0)};
+    struct member members[MANY_TASKS];
+    weft_task *tasks[MANY_TASKS];
     unsigned total = 0;
     (void)arg;
-    for (unsigned i = 0; i < CROWD; i++) {
-        members[i] = (struct member){&crowd, i};
-        tasks[i] = go(take_letters, &members[i]);
+    for (unsigned i = 0; i < MANY_TASKS; i++) {
+        members[i] = (struct member){&group, i};
+        tasks[i] = go(take_messages, &members[i]);
     }
-    for (uint32_t i = 0; i < LETTERS; i++) {
+    for (uint32_t i = 0; i < MESSAGES; i++) {
         CHECK_EQ(weft_write(pair.near, &i, sizeof(i)), sizeof(i));
     }
-    for (uint32_t i = 0; i < LETTERS; i++) {
-        wait_for(&crowd.seen[i], 1);
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        wait_for(&group.seen[i], 1);
     }
-    CHECK_EQ(weft_chan_close(crowd.end), 0);
-    for (unsigned i = 0; i < CROWD; i++) {
+    CHECK_EQ(weft_chan_close(group.end), 0);
+    for (unsigned i = 0; i < MANY_TASKS; i++) {
         CHECK_EQ(weft_await(tasks[i]), 0);
-        total += crowd.got[i];
+        total += group.got[i];
     }
-    CHECK_EQ(total, LETTERS);
-    weft_chan_drop(crowd.end);
+    CHECK_EQ(total, MESSAGES);
+    weft_chan_drop(group.end);
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
     expect_closed(pair.far);
     return 0;
 }
 
-static void a_crowd_shares_a_descriptor(void)
+static void select_many_tasks_share_a_descriptor(void)
 {
     run_under(EVERYWHERE, share_a_descriptor);
 }
 
-/* Signals that are counted: each is taken by one of those who select. */
+/* Queued signals: each is taken by one of the selecting tasks. */
 struct takers {
     sigset_t set;
     weft_chan *end;
@@ -276,9 +279,9 @@ static intptr_t share_signals(void *arg)
 {
     enum { SIGNALS = 100 };
     struct takers takers = {.set = set_of(SIGRTMIN), .end = int_chan(0)};
-    weft_task *tasks[CROWD];
+    weft_task *tasks[MANY_TASKS];
     (void)arg;
-    for (unsigned i = 0; i < CROWD; i++) {
+    for (unsigned i = 0; i < MANY_TASKS; i++) {
         tasks[i] = go(take_signals, &takers);
     }
     for (unsigned i = 0; i < SIGNALS; i++) {
@@ -287,21 +290,21 @@ static intptr_t share_signals(void *arg)
     }
     wait_for(&takers.taken, SIGNALS);
     CHECK_EQ(weft_chan_close(takers.end), 0);
-    for (unsigned i = 0; i < CROWD; i++) {
+    for (unsigned i = 0; i < MANY_TASKS; i++) {
         CHECK_EQ(weft_await(tasks[i]), 0);
     }
     weft_chan_drop(takers.end);
     return 0;
 }
 
-static void each_signal_is_taken_by_one(void)
+static void select_takes_each_signal_once(void)
 {
     const sigset_t set = set_of(SIGRTMIN);
     CHECK_EQ(weft_signals_block(&set), 0);
     run_under(EVERYWHERE, share_signals);
 }
 
-/* ---- the ends of a wait ---------------------------------------------------------------------- */
+/* ---- ends of waits --------------------------------------------------------------------------- */
 
 static intptr_t end_selects(void *arg)
 {
@@ -331,14 +334,14 @@ static intptr_t end_selects(void *arg)
     return 0;
 }
 
-static void cancels_deadlines_and_closes_end_it(void)
+static void select_event_wait_ends_by_cancel_deadline_and_close(void)
 {
     const sigset_t set = set_of(SIGUSR1);
     CHECK_EQ(weft_signals_block(&set), 0);
     run_under(EVERYWHERE, end_selects);
 }
 
-static intptr_t ask_wrongly(void *arg)
+static intptr_t pass_bad_arguments(void *arg)
 {
     const sigset_t unknown = set_of(SIGUSR2);
     weft_case cases[] = {weft_case_fd(0, 0),
@@ -358,13 +361,13 @@ static intptr_t ask_wrongly(void *arg)
     return 0;
 }
 
-static void bad_cases_are_refused(void)
+static void select_refuses_bad_event_cases(void)
 {
-    run_under(ON_ONE_WORKER, ask_wrongly);
+    run_under(ON_ONE_WORKER, pass_bad_arguments);
 }
 
-/* It may look, but not wait. */
-static void a_thread_may_try(void)
+/* A thread may try, but not wait. */
+static void select_of_events_in_a_thread_may_only_try(void)
 {
     struct pair pair = pair_new(SOCK_STREAM);
     weft_case it = weft_case_fd(pair.far, POLLIN);
@@ -384,7 +387,7 @@ static intptr_t choose_shielded(void *arg)
     return choose(arg); /* never returns: the runtime is closed by force */
 }
 
-static void a_forced_close_leaves_all_descriptors(void)
+static void select_forced_close_releases_all_descriptors(void)
 {
     const sigset_t set = set_of(SIGUSR1);
     CHECK_EQ(weft_signals_block(&set), 0);
@@ -402,27 +405,28 @@ static void a_forced_close_leaves_all_descriptors(void)
         CHECK_EQ(waiting_in(chooser.chan), 0);
         weft_chan_drop(chooser.chan);
         CHECK_EQ(weft_close(pair.far), 0);
-        expect_closed(pair.far); /* nobody was left inside */
+        expect_closed(pair.far); /* no operation uses it any more */
         CHECK_EQ(weft_close(pair.near), 0);
     }
 }
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- injected failures ----------------------------------------------------------------------- */
 
-/* By a call that does not fail. */
-static intptr_t poke(void *arg)
+/* Uses a call that does not fail. */
+static intptr_t write_byte(void *arg)
 {
     return write(*(int *)arg, "x", 1) == 1 ? 0 : -EIO;
 }
 
-/* A select that waits, with every call failing in turn: a case says so, or it was no matter. */
+/* A select that waits, while every call fails in turn: a case reports the error, or the failure has
+ * no effect. */
 static intptr_t choose_with_faults(void *arg)
 {
     struct faults *faults = arg;
     struct pair pair = pair_new(SOCK_STREAM);
     const sigset_t set = set_of(SIGUSR1);
     const size_t before = open_count();
-    weft_task *task = go(poke, &pair.near); /* when this one waits */
+    weft_task *task = go(write_byte, &pair.near); /* runs when this task waits */
     weft_case cases[] = {weft_case_fd(pair.far, POLLIN), weft_case_signal(&set, NULL)};
     faults_begin(faults);
     const int ran = weft_select(cases, 2, 0);
@@ -435,20 +439,21 @@ static intptr_t choose_with_faults(void *arg)
         CHECK_EQ(cases[FD].value, POLLIN);
     }
     CHECK_EQ(weft_await(task), 0);
-    CHECK(open_count() <= before + of_poller());
+    CHECK(open_count() <= before + poller_descriptors());
     CHECK_EQ(weft_close(pair.far), 0);
     expect_closed(pair.far);
     CHECK_EQ(weft_close(pair.near), 0);
     return 0;
 }
 
-static void a_call_that_fails_is_told(void)
+static void select_reports_every_injected_failure(void)
 {
     const weft_options one = {.size = sizeof(one), .workers = 1, .no_monitor = 1};
     const sigset_t set = set_of(SIGUSR1);
     CHECK_EQ(weft_signals_block(&set), 0);
     faults_prepare();
-    CHECK_EQ(weft_run(choose_among_many, NULL, &one), 0); /* the page of the table stays */
+    /* allocates the page of the fd table, which stays */
+    CHECK_EQ(weft_run(choose_among_many, NULL, &one), 0);
     struct faults faults = {0};
     while (faults_next(&faults)) {
         CHECK_EQ(weft_run(choose_with_faults, &faults, &one), 0);
@@ -457,16 +462,16 @@ static void a_call_that_fails_is_told(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(each_kind_of_case_can_win),
-    TAP_TEST(of_several_that_can_run_each_has_its_chance),
-    TAP_TEST(many_cases_may_be_descriptors),
-    TAP_TEST(a_crowd_shares_a_descriptor),
-    TAP_TEST(each_signal_is_taken_by_one),
-    TAP_TEST(cancels_deadlines_and_closes_end_it),
-    TAP_TEST(bad_cases_are_refused),
-    TAP_TEST(a_thread_may_try),
-    TAP_TEST(a_forced_close_leaves_all_descriptors),
-    TAP_TEST(a_call_that_fails_is_told),
+    TAP_TEST(select_each_kind_of_case_can_win),
+    TAP_TEST(select_runs_each_ready_event_case_at_times),
+    TAP_TEST(select_supports_many_descriptor_cases),
+    TAP_TEST(select_many_tasks_share_a_descriptor),
+    TAP_TEST(select_takes_each_signal_once),
+    TAP_TEST(select_event_wait_ends_by_cancel_deadline_and_close),
+    TAP_TEST(select_refuses_bad_event_cases),
+    TAP_TEST(select_of_events_in_a_thread_may_only_try),
+    TAP_TEST(select_forced_close_releases_all_descriptors),
+    TAP_TEST(select_reports_every_injected_failure),
 };
 
 TAP_MAIN(tests)

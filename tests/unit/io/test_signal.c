@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a signal to the process is taken by one task that waits for it, and none is lost, however
- *         fast they come and whoever is cancelled meanwhile; a server that gets SIGTERM ends in
- *         order.
- * Method: signals that the process sends to itself, or a child gets from its parent; storms that
- *         are counted; drains with tasks that end, stay, or fail.  Keeps part of behaviour 60.
+ * Goal:   a signal to the process is taken by one task that waits for it, and no signal is lost,
+ *         however fast signals come and whichever task is cancelled meanwhile; a server that gets
+ *         SIGTERM shuts down in order.
+ * Method: signals that the process sends to itself, or a child gets from its parent; counted floods
+ *         of signals; drains with tasks that end, stay, or fail.  Keeps part of behaviour 60.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -12,8 +12,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "fault_aids.h"
-#include "net_aids.h"
+#include "fault_helpers.h"
+#include "net_helpers.h"
 #include <weft/signals.h>
 
 static sigset_t set_of(int first, int second)
@@ -34,7 +34,8 @@ static void block(int first, int second)
 static void send_value(int number, int value)
 {
     const union sigval what = {.sival_int = value};
-    while (sigqueue(getpid(), number, what) != 0) { /* more than may wait: until some are taken */
+    /* the kernel's queue is full: retry until some are taken */
+    while (sigqueue(getpid(), number, what) != 0) {
         CHECK_EQ(errno, EAGAIN);
         (void)sched_yield();
     }
@@ -59,13 +60,13 @@ static intptr_t wait_for_one(void *arg)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static intptr_t wait_for_different_ones(void *arg)
+static intptr_t wait_for_three_signals(void *arg)
 {
     (void)arg;
     struct wait waits[] = {{.number = SIGUSR1}, {.number = SIGCHLD}, {.number = SIGRTMIN + 1}};
     weft_task *tasks[3];
     (void)weft_deadline(weft_now());
-    CHECK_EQ(wait_for_one(&waits[0]), -ETIMEDOUT); /* the poller is there */
+    CHECK_EQ(wait_for_one(&waits[0]), -ETIMEDOUT); /* allocates the poller */
     (void)weft_deadline(WEFT_NEVER);
     const size_t before = open_count();
     for (size_t i = 0; i < 3; i++) {
@@ -76,12 +77,12 @@ static intptr_t wait_for_different_ones(void *arg)
     CHECK_EQ(weft_await(tasks[2]), SIGRTMIN + 1);
     CHECK_EQ(waits[2].info.si_value.sival_int, 42);
     CHECK_EQ(waits[2].info.si_pid, getpid());
-    send_number(SIGCHLD); /* which nobody would hear of if it were not blocked */
+    send_number(SIGCHLD); /* it would be discarded if it were not blocked */
     CHECK_EQ(weft_await(tasks[1]), SIGCHLD);
     CHECK_EQ(state_of(tasks[0]), WEFT_BLOCKED);
     send_number(SIGUSR1);
     CHECK_EQ(weft_await(tasks[0]), SIGUSR1);
-    send_number(SIGUSR1); /* nobody waits: it stays */
+    send_number(SIGUSR1); /* no task waits: it stays pending */
     CHECK_EQ(wait_for_one(&waits[0]), SIGUSR1);
     CHECK_EQ(waits[0].info.si_code, SI_USER);
     CHECK_EQ(open_count(), before);
@@ -92,14 +93,14 @@ static intptr_t wait_for_different_ones(void *arg)
 }
 
 /* behaviour 60 */
-static void each_task_gets_the_signals_it_waits_for(void)
+static void signal_wait_gets_the_awaited_signals(void)
 {
     block(SIGUSR1, SIGCHLD);
     block(SIGRTMIN + 1, SIGRTMIN + 1);
-    run_under(EVERYWHERE, wait_for_different_ones);
+    run_under(EVERYWHERE, wait_for_three_signals);
 }
 
-static intptr_t leave_and_come_again(void *arg)
+static intptr_t cancel_and_wait_again(void *arg)
 {
     (void)arg;
     struct wait wait = {.number = SIGUSR1};
@@ -112,7 +113,7 @@ static intptr_t leave_and_come_again(void *arg)
     (void)weft_deadline(old);
     weft_task *again = go(wait_for_one, &wait);
     wait_until_blocked(again, WEFT_WAIT_READABLE);
-    CHECK_EQ(weft_cancel(again), 0); /* both at once: it is taken, or it stays */
+    CHECK_EQ(weft_cancel(again), 0); /* both at once: it is taken, or it stays pending */
     send_number(SIGUSR1);
     const intptr_t rc = weft_await(again);
     CHECK(rc == -ECANCELED || rc == SIGUSR1);
@@ -122,13 +123,13 @@ static intptr_t leave_and_come_again(void *arg)
     return 0;
 }
 
-static void who_is_cancelled_takes_no_signal(void)
+static void signal_cancelled_wait_takes_no_signal(void)
 {
     block(SIGUSR1, SIGUSR1);
-    run_under(EVERYWHERE, leave_and_come_again);
+    run_under(EVERYWHERE, cancel_and_wait_again);
 }
 
-static intptr_t ask_wrongly(void *arg)
+static intptr_t pass_bad_arguments(void *arg)
 {
     (void)arg;
     sigset_t empty;
@@ -137,7 +138,7 @@ static intptr_t ask_wrongly(void *arg)
     const sigset_t usual = set_of(SIGINT, SIGTERM);
     CHECK_EQ(weft_signal_wait(NULL, NULL), -EINVAL);
     CHECK_EQ(weft_signal_wait(&empty, NULL), -EINVAL);
-    CHECK_EQ(weft_signal_wait(&some, NULL), -EPERM); /* one of them is not blocked */
+    CHECK_EQ(weft_signal_wait(&some, NULL), -EPERM); /* one of these is not blocked */
     CHECK_EQ(weft_signals_block(&usual), -EPERM);
     weft_scope scope;
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
@@ -151,7 +152,7 @@ static intptr_t ask_wrongly(void *arg)
     return 0;
 }
 
-static void signals_that_are_not_blocked_are_refused(void)
+static void signal_wait_refuses_signals_that_are_not_blocked(void)
 {
     static const int impatient[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
                                     SIGFPE,  SIGILL,  SIGTRAP, SIGSYS};
@@ -163,7 +164,7 @@ static void signals_that_are_not_blocked_are_refused(void)
         CHECK_EQ(weft_signals_block(&set), -EINVAL);
     }
     block(SIGUSR1, SIGUSR1);
-    run_under(ON_ONE_WORKER, ask_wrongly);
+    run_under(ON_ONE_WORKER, pass_bad_arguments);
     weft_scope scope = {{0}};
     CHECK_EQ(weft_drain(&scope, -1, NULL), -EPERM);
     const sigset_t some = set_of(SIGUSR1, SIGUSR1);
@@ -177,7 +178,7 @@ static void *wait_in_thread(void *arg)
     return NULL;
 }
 
-static void a_thread_may_wait_too(void)
+static void signal_wait_works_in_a_thread(void)
 {
     pthread_t thread;
     struct wait wait = {.number = SIGUSR1};
@@ -208,28 +209,28 @@ static intptr_t spawn_poll(void *arg)
     return 0;
 }
 
-static void a_poll_task_takes_what_is_there(void)
+static void signal_wait_in_a_poll_task_takes_pending_signals(void)
 {
     block(SIGUSR1, SIGUSR1);
     run_under(ON_ONE_WORKER, spawn_poll);
 }
 
-/* ---- storms ---------------------------------------------------------------------------------- */
+/* ---- floods of signals ----------------------------------------------------------------------- */
 
-enum { STORM = 5000, TAKERS = 3 };
+enum { SIGNALS = 5000, TAKERS = 3 };
 
-struct storm {
-    unsigned char taken[STORM]; /* each written by who took it */
+struct flood {
+    unsigned char taken[SIGNALS]; /* each written by the task that took it */
     wf_atomic_u32 count;
-    wf_atomic_u32 last; /* the newest that was sent without being counted */
+    wf_atomic_u32 last; /* the newest signal that was sent without being queued */
 };
 
-static void *send_storm(void *arg)
+static void *send_flood(void *arg)
 {
-    struct storm *storm = arg;
-    for (unsigned i = 0; i < STORM; i++) {
+    struct flood *flood = arg;
+    for (unsigned i = 0; i < SIGNALS; i++) {
         send_value(SIGRTMIN, (int)i);
-        raise_by_one(&storm->last);
+        raise_by_one(&flood->last);
         send_number(SIGUSR1);
     }
     return NULL;
@@ -237,63 +238,63 @@ static void *send_storm(void *arg)
 
 static intptr_t take_counted(void *arg)
 {
-    struct storm *storm = arg;
+    struct flood *flood = arg;
     struct wait wait = {.number = SIGRTMIN};
-    for (;;) { /* until it is cancelled, when all were taken */
+    for (;;) { /* ends by cancellation, when all were taken */
         const intptr_t rc = wait_for_one(&wait);
         if (rc != SIGRTMIN) {
             CHECK_EQ(rc, -ECANCELED);
             return 0;
         }
-        storm->taken[wait.info.si_value.sival_int]++;
-        raise_by_one(&storm->count);
+        flood->taken[wait.info.si_value.sival_int]++;
+        raise_by_one(&flood->count);
     }
 }
 
-/* If the last one were lost it would wait for ever. */
+/* If the last signal were lost this task would wait for ever. */
 static intptr_t take_last(void *arg)
 {
-    struct storm *storm = arg;
+    struct flood *flood = arg;
     struct wait wait = {.number = SIGUSR1};
     do {
         CHECK_EQ(wait_for_one(&wait), SIGUSR1);
-    } while (wf_load_acquire(&storm->last) != STORM); /* to raise_by_one */
+    } while (wf_load_acquire(&flood->last) != SIGNALS); /* to raise_by_one */
     return 0;
 }
 
-static intptr_t survive_storm(void *arg)
+static intptr_t run_flood(void *arg)
 {
     (void)arg;
     pthread_t thread;
     weft_task *takers[TAKERS];
-    struct storm *storm = calloc(1, sizeof(*storm));
-    CHECK(storm != NULL);
+    struct flood *flood = calloc(1, sizeof(*flood));
+    CHECK(flood != NULL);
     for (size_t i = 0; i < TAKERS; i++) {
-        takers[i] = go(take_counted, storm);
+        takers[i] = go(take_counted, flood);
     }
-    weft_task *last = go(take_last, storm);
-    CHECK_EQ(pthread_create(&thread, NULL, send_storm, storm), 0);
+    weft_task *last = go(take_last, flood);
+    CHECK_EQ(pthread_create(&thread, NULL, send_flood, flood), 0);
     CHECK_EQ(weft_await(last), 0);
-    wait_for(&storm->count, STORM);
+    wait_for(&flood->count, SIGNALS);
     for (size_t i = 0; i < TAKERS; i++) {
         CHECK_EQ(weft_cancel(takers[i]), 0);
         CHECK_EQ(weft_await(takers[i]), 0);
     }
-    for (size_t i = 0; i < STORM; i++) {
-        CHECK_EQ(storm->taken[i], 1);
+    for (size_t i = 0; i < SIGNALS; i++) {
+        CHECK_EQ(flood->taken[i], 1);
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
     struct wait wait = {.number = SIGUSR1};
     (void)weft_deadline(weft_now()); /* the last may have been sent twice by then */
     (void)wait_for_one(&wait);
-    free(storm);
+    free(flood);
     return 0;
 }
 
-static void no_signal_of_a_storm_is_lost(void)
+static void signal_flood_loses_no_signal(void)
 {
     block(SIGRTMIN, SIGUSR1);
-    run_under(EVERYWHERE, survive_storm);
+    run_under(EVERYWHERE, run_flood);
 }
 
 /* ---- drains ---------------------------------------------------------------------------------- */
@@ -301,13 +302,13 @@ static void no_signal_of_a_storm_is_lost(void)
 struct server {
     int listener;
     wf_atomic_u32 accepted;
-    wf_atomic_u32 begun;   /* the drain */
-    wf_atomic_u32 release; /* connections that wait for it */
+    wf_atomic_u32 begun;   /* the drain has begun */
+    wf_atomic_u32 release; /* the connections wait for this */
     int number;
     weft_scope *scope;
 };
 
-/* Answers when it is let to; a cancel ends it. */
+/* Answers when `release` is raised; a cancel ends it. */
 static intptr_t serve_one(void *arg)
 {
     struct server *server = arg;
@@ -333,7 +334,7 @@ static void on_begin(void *context, int number)
 {
     struct server *server = context;
     CHECK_EQ(weft_accept(server->listener, NULL, NULL), -EBADF);
-    CHECK(is_open(server->listener)); /* its number is not given to anybody */
+    CHECK(is_open(server->listener)); /* its number is not reused */
     server->number = number;
     raise_by_one(&server->begun);
 }
@@ -354,7 +355,8 @@ static intptr_t stop_server(void *arg)
     send_number(SIGTERM);
     wait_for(&stop->server->begun, 1);
     int late;
-    while ((late = connecting(&stop->address)) != -ECONNREFUSED) { /* an accept may be on its way */
+    /* an accept may still be in progress */
+    while ((late = connecting(&stop->address)) != -ECONNREFUSED) {
         CHECK(late < 0 || weft_close(late) == 0);
         let_others_run();
     }
@@ -392,7 +394,7 @@ static intptr_t drain_thrice(void *arg)
 }
 
 /* behaviour 60 */
-static void a_drain_lets_tasks_end_and_cancels_the_rest(void)
+static void drain_waits_for_tasks_and_cancels_the_rest(void)
 {
     CHECK_EQ(weft_signals_block(NULL), 0);
     run_under(EVERYWHERE, drain_thrice);
@@ -413,7 +415,7 @@ static intptr_t drain_cancelled(void *arg)
     return weft_drain(&scope, server->listener, NULL);
 }
 
-/* Without a signal it is a close of the scope. */
+/* Without a signal the drain is a close of the scope. */
 static intptr_t drain_without_signal(void *arg)
 {
     (void)arg;
@@ -436,19 +438,19 @@ static intptr_t drain_without_signal(void *arg)
     return 0;
 }
 
-static void a_drain_without_a_signal_is_a_close(void)
+static void drain_without_signal_closes_the_scope(void)
 {
     CHECK_EQ(weft_signals_block(NULL), 0);
     run_under(EVERYWHERE, drain_without_signal);
 }
 
-/* No descriptor can be had any more; gives the limit there was. */
+/* Uses up all descriptors; returns the previous limit. */
 static rlim_t take_all_descriptors(void)
 {
     struct rlimit limit;
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
     const rlim_t before = limit.rlim_cur;
-    const int lowest = dup(0); /* all below are taken */
+    const int lowest = dup(0); /* all lower numbers are in use */
     CHECK(lowest >= 0);
     CHECK_EQ(close(lowest), 0);
     limit.rlim_cur = (rlim_t)lowest;
@@ -501,8 +503,8 @@ static intptr_t drain_without_descriptors(void *arg)
     return 0;
 }
 
-/* behaviour 60: such a server is told to end just because it is full. */
-static void a_server_without_descriptors_is_drained_too(void)
+/* behaviour 60: a full server is often told to end because it is full. */
+static void drain_works_without_free_descriptors(void)
 {
     CHECK_EQ(weft_signals_block(NULL), 0);
     run_under(EVERYWHERE, drain_without_descriptors);
@@ -515,7 +517,7 @@ struct service {
     int listener;
 };
 
-/* Answers each byte with the next one; after a 'z', which is the last, it hangs up. */
+/* Answers each byte with the next one; after a 'z', the last byte, it hangs up. */
 static intptr_t answer(void *arg)
 {
     const int fd = (int)(intptr_t)arg;
@@ -557,7 +559,7 @@ static intptr_t run_service(void *arg)
     return weft_drain(&service.scope, service.listener, &options);
 }
 
-/* The test itself is single-threaded, so it may fork and go on. */
+/* The test is single-threaded, so it may fork and continue. */
 static pid_t service_start(const weft_options *options, struct text *address, int *report)
 {
     int pipes[2];
@@ -583,7 +585,7 @@ static void ask(int fd, char byte)
 }
 
 /* behaviour 60 */
-static void a_server_that_gets_sigterm_serves_who_is_there(void)
+static void drain_at_sigterm_serves_existing_connections(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         struct text address;
@@ -594,13 +596,14 @@ static void a_server_that_gets_sigterm_serves_who_is_there(void)
         CHECK(fd >= 0);
         ask(fd, 'a');
         CHECK_EQ(kill(pid, SIGTERM), 0);
-        CHECK_EQ(read(report, &byte, 1), 1); /* it has heard of it */
+        CHECK_EQ(read(report, &byte, 1), 1); /* it has received the signal */
         CHECK_EQ(close(report), 0);
         int late;
-        while ((late = weft_dial(address.text)) != -ECONNREFUSED) { /* as above */
+        /* an accept may still be in progress */
+        while ((late = weft_dial(address.text)) != -ECONNREFUSED) {
             CHECK(late < 0 || weft_close(late) == 0);
         }
-        ask(fd, 'b'); /* who is there is still served */
+        ask(fd, 'b'); /* the existing connection is still served */
         ask(fd, 'z');
         CHECK_EQ(weft_close(fd), 0);
         int status = 0;
@@ -610,13 +613,13 @@ static void a_server_that_gets_sigterm_serves_who_is_there(void)
     }
 }
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- injected failures ----------------------------------------------------------------------- */
 
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
 
 struct sender {
     weft_task *waiter;
-    wf_atomic_u32 is_over; /* the wait */
+    wf_atomic_u32 is_over; /* the wait has ended */
 };
 
 static intptr_t wait_for_usual(void *arg)
@@ -626,7 +629,7 @@ static intptr_t wait_for_usual(void *arg)
     return weft_signal_wait(&set, NULL);
 }
 
-/* When the other waits, or has failed to. */
+/* Sends when the other task waits, or has failed to. */
 static intptr_t send_later(void *arg)
 {
     struct sender *sender = arg;
@@ -652,17 +655,18 @@ static intptr_t wait_with_fault(void *arg)
     }
     faults_end(faults);
     faults_refused(faults, rc < 0);
-    if (task != NULL && rc < 0) { /* it was not lost */
+    if (task != NULL && rc < 0) { /* the signal was not lost */
         CHECK_EQ(wait_for_usual(NULL), SIGTERM);
     }
     return 0;
 }
 
-static void a_wait_for_signals_that_fails_loses_none(void)
+static void signal_failed_wait_loses_no_signal(void)
 {
     CHECK_EQ(weft_signals_block(NULL), 0);
     faults_prepare();
-    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0); /* the table of descriptors stays */
+    /* allocates the page of the fd table, which stays */
+    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0);
     fail_each(wait_with_fault, 3);
 }
 
@@ -672,7 +676,8 @@ static intptr_t wait_for_ever(void *arg)
     return weft_sleep_until(WEFT_NEVER) == -ECANCELED ? 0 : -EIO;
 }
 
-/* Without the task that waits for the signal the server ends: nothing else would end it. */
+/* If the task that waits for the signal cannot start, the server ends: nothing else would end
+ * it. */
 static intptr_t drain_with_fault(void *arg)
 {
     struct faults *faults = arg;
@@ -686,7 +691,7 @@ static intptr_t drain_with_fault(void *arg)
     int rc = weft_drain(&scope, listener, &options);
     faults_end(faults);
     CHECK(rc < 0);
-    CHECK(!is_open(listener) || weft_close(listener) == 0); /* as far as it came */
+    CHECK(!is_open(listener) || weft_close(listener) == 0); /* as far as the drain came */
     CHECK(rc != -ETIMEDOUT || weft_close(listener) == -EBADF);
     faults_refused(faults, rc != -ETIMEDOUT);
     (void)weft_deadline(weft_now());
@@ -695,7 +700,7 @@ static intptr_t drain_with_fault(void *arg)
     return 0;
 }
 
-static void a_drain_that_cannot_begin_cancels(void)
+static void drain_that_cannot_begin_cancels_the_scope(void)
 {
     CHECK_EQ(weft_signals_block(NULL), 0);
     faults_prepare();
@@ -706,19 +711,19 @@ static void a_drain_that_cannot_begin_cancels(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(each_task_gets_the_signals_it_waits_for),
-    TAP_TEST(who_is_cancelled_takes_no_signal),
-    TAP_TEST(signals_that_are_not_blocked_are_refused),
-    TAP_TEST(a_thread_may_wait_too),
-    TAP_TEST(a_poll_task_takes_what_is_there),
-    TAP_TEST_LIMIT(no_signal_of_a_storm_is_lost, 60),
-    TAP_TEST(a_drain_lets_tasks_end_and_cancels_the_rest),
-    TAP_TEST(a_drain_without_a_signal_is_a_close),
-    TAP_TEST(a_server_without_descriptors_is_drained_too),
-    TAP_TEST(a_server_that_gets_sigterm_serves_who_is_there),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(a_wait_for_signals_that_fails_loses_none),
-    TAP_TEST(a_drain_that_cannot_begin_cancels),
+    TAP_TEST(signal_wait_gets_the_awaited_signals),
+    TAP_TEST(signal_cancelled_wait_takes_no_signal),
+    TAP_TEST(signal_wait_refuses_signals_that_are_not_blocked),
+    TAP_TEST(signal_wait_works_in_a_thread),
+    TAP_TEST(signal_wait_in_a_poll_task_takes_pending_signals),
+    TAP_TEST_LIMIT(signal_flood_loses_no_signal, 60),
+    TAP_TEST(drain_waits_for_tasks_and_cancels_the_rest),
+    TAP_TEST(drain_without_signal_closes_the_scope),
+    TAP_TEST(drain_works_without_free_descriptors),
+    TAP_TEST(drain_at_sigterm_serves_existing_connections),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(signal_failed_wait_loses_no_signal),
+    TAP_TEST(drain_that_cannot_begin_cancels_the_scope),
 #endif
 };
 TAP_MAIN(tests)

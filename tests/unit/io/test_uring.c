@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   calls that the kernel makes through a ring give what the system call gives; who is
- *         cancelled leaves when the kernel has let go of its buffer; and a kernel that refuses
- *         rings, at any moment, is one that is asked in another way.
- * Method: files, and pipes, which wait for as long as the test likes; every call fails once.
+ * Goal:   calls through io_uring return what the system call returns; a cancelled task continues
+ *         only when the kernel has released its buffer; if the kernel refuses io_uring, at any
+ *         moment, the call is made another way.
+ * Method: files, and pipes, which block for as long as the test needs; every call fails once.
  */
 #include <sys/uio.h>
 
-#include "fault_aids.h"
-#include "io/io.h"
+#include "fault_helpers.h"
+#include "io/uring.h"
 #include "marks.h"
-#include "net_aids.h"
+#include "net_helpers.h"
 #include "weft/blocking.h"
 
 static void skip_without_rings(void);
 
-/* The tour, with io_uring asked for. */
+/* All settings, with io_uring requested. */
 static bool ring_tour_next(struct tour *tour)
 {
     if (!tour_next(tour)) {
@@ -43,12 +43,12 @@ static int file_new(void)
     return fd;
 }
 
-/* ---- which it is ----------------------------------------------------------------------------- */
+/* ---- backend --------------------------------------------------------------------------------- */
 
 static intptr_t give_backend(void *arg)
 {
     (void)arg;
-    CHECK_EQ(stats_of(weft_runtime_self()).io, WEFT_IO_AUTO); /* nobody has needed any */
+    CHECK_EQ(stats_of(weft_runtime_self()).io, WEFT_IO_AUTO); /* no task has used I/O yet */
     CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
     return (intptr_t)stats_of(weft_runtime_self()).io;
 }
@@ -62,7 +62,7 @@ static void skip_without_rings(void)
 }
 
 /* S4.44: the backend can be chosen. */
-static void a_runtime_says_by_what_it_does_io(void)
+static void uring_runtime_reports_its_backend(void)
 {
     skip_without_rings();
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
@@ -93,7 +93,8 @@ static intptr_t write_and_read(void *arg)
     CHECK_EQ(weft_pwrite(fd, "xy", 2, 6), 2);
     CHECK_EQ(weft_fsync(fd), 0);
     CHECK_EQ(weft_fdatasync(fd), 0);
-    CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0); /* read from the disk, if there is */
+    /* the read goes to the disk, if there is one */
+    CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
     CHECK_EQ(weft_pread(fd, text, 8, 0), 8);
     CHECK(memcmp(text, "0123abxy", 8) == 0);
     CHECK_EQ(lseek(fd, 4, SEEK_SET), 4);
@@ -107,8 +108,8 @@ static intptr_t write_and_read(void *arg)
 
 enum { WRITERS = 30 };
 
-/* A thread is only needed for what no ring is asked for: two calls with a place that is none, a
- * write where the file stands, and a read there if it is not in the cache. */
+/* A thread is needed only for calls that do not go through io_uring: two calls with an invalid
+ * offset, a write at the file position, and a read there if it is not in the page cache. */
 static intptr_t write_without_threads(void *arg)
 {
     weft_task *tasks[WRITERS];
@@ -122,7 +123,7 @@ static intptr_t write_without_threads(void *arg)
     return 0;
 }
 
-static void files_take_no_threads(void)
+static void uring_file_calls_need_no_threads(void)
 {
     run_with_rings(write_without_threads);
 }
@@ -137,7 +138,7 @@ static intptr_t write_lines(void *arg)
     return 0;
 }
 
-/* Where a file stands is one place for all who write there. */
+/* All writers of a file share one file position. */
 static intptr_t write_one_file(void *arg)
 {
     weft_task *tasks[WRITERS];
@@ -152,7 +153,7 @@ static intptr_t write_one_file(void *arg)
     return 0;
 }
 
-static void no_line_overwrites_another(void)
+static void uring_writes_at_the_file_position_do_not_overlap(void)
 {
     run_with_rings(write_one_file);
 }
@@ -163,8 +164,8 @@ static intptr_t set_over(void *arg)
     return 0;
 }
 
-/* What the kernel has at once costs a task its budget, as everything does. */
-static intptr_t read_without_end(void *arg)
+/* A call that succeeds at once costs the task's budget, as every operation does. */
+static intptr_t read_until_over(void *arg)
 {
     wf_atomic_u32 is_over = {0};
     char text[64];
@@ -179,24 +180,24 @@ static intptr_t read_without_end(void *arg)
     return weft_close(fd);
 }
 
-static void who_reads_without_end_lets_others_run(void)
+static void uring_read_loop_yields_to_other_tasks(void)
 {
     const weft_options options = {.workers = 1, .io = WEFT_IO_URING, .no_monitor = true};
-    CHECK_EQ(weft_run(read_without_end, NULL, &options), 0);
+    CHECK_EQ(weft_run(read_until_over, NULL, &options), 0);
 }
 
-/* ---- calls that wait ------------------------------------------------------------------------- */
+/* ---- calls that block in the kernel ---------------------------------------------------------- */
 
-/* A read by the kernel, which waits in it until there is a byte. */
+/* A read through io_uring, which waits in the kernel until there is a byte. */
 static ssize_t read_by_ring(int fd, void *buffer, size_t size)
 {
-    struct wf_use use;
+    struct wf_fd_op op;
     ssize_t got = 0;
-    const struct wf_ring_call call = {
-        .what = WF_RING_READ, .fd = fd, .buffer = buffer, .size = size, .offset = -1};
-    CHECK_EQ(wf_use_begin(&use, fd), 0);
-    CHECK(wf_ring_call(&use, &call, &got));
-    wf_use_end(&use);
+    const struct wf_uring_call call = {
+        .opcode = WF_URING_READ, .fd = fd, .buffer = buffer, .size = size, .offset = -1};
+    CHECK_EQ(wf_fd_op_begin(&op, fd), 0);
+    CHECK(wf_uring_call(&op, &call, &got));
+    wf_fd_op_end(&op);
     return got;
 }
 
@@ -225,19 +226,19 @@ static intptr_t interrupt_a_call(void *arg)
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(weft_await(go(read_for_a_moment, &pipes[0])), -ETIMEDOUT);
         CHECK_EQ(write(pipes[1], "x", 1), 1);
-        CHECK_EQ(weft_await(go(read_byte, &pipes[0])), 'x'); /* they had moved nothing */
+        CHECK_EQ(weft_await(go(read_byte, &pipes[0])), 'x'); /* the cancelled reads took no byte */
     }
     CHECK_EQ(weft_close(pipes[0]), 0);
     CHECK_EQ(weft_close(pipes[1]), 0);
     return 0;
 }
 
-static void a_call_that_waits_is_cancelled(void)
+static void uring_waiting_call_can_be_cancelled(void)
 {
     run_with_rings(interrupt_a_call);
 }
 
-enum { MANY = 1300 }; /* a ring has room for 1024 */
+enum { MANY = 1300 }; /* a ring holds 1024 */
 
 struct beside {
     int pipe;
@@ -248,15 +249,15 @@ static void *write_many(void *arg)
 {
     static const char bytes[MANY];
     struct beside *beside = arg;
-    while (wf_load_acquire(&beside->is_reading) == 0) { /* from answer_beside_a_call */
+    while (wf_load_acquire(&beside->is_reading) == 0) { /* from complete_during_a_call */
         (void)sched_yield();
     }
     CHECK_EQ(write(beside->pipe, bytes, MANY), MANY);
     return NULL;
 }
 
-/* They come while the worker is in the kernel for something else, and calls nobody. */
-static intptr_t answer_beside_a_call(void *arg)
+/* The completions come while the worker is in the kernel for another call, and raise no event. */
+static intptr_t complete_during_a_call(void *arg)
 {
     static weft_task *tasks[MANY];
     const size_t size = (size_t)32 << 20;
@@ -289,16 +290,16 @@ static intptr_t answer_beside_a_call(void *arg)
     return 0;
 }
 
-static void answers_beside_a_call_are_heard(void)
+static void uring_completions_during_another_call_are_reaped(void)
 {
     const weft_options options = {.workers = 1, .io = WEFT_IO_URING};
     for (int round = 0; round < 3; round++) {
-        CHECK_EQ(weft_run(answer_beside_a_call, NULL, &options), 0);
+        CHECK_EQ(weft_run(complete_during_a_call, NULL, &options), 0);
     }
 }
 
-/* More than a ring has room for, all at once. */
-static intptr_t answer_many(void *arg)
+/* More completions than a ring holds, all at once. */
+static intptr_t complete_many(void *arg)
 {
     (void)arg;
     static weft_task *tasks[MANY];
@@ -318,9 +319,9 @@ static intptr_t answer_many(void *arg)
     return 0;
 }
 
-static void more_answers_than_a_ring_has_room_for_are_heard(void)
+static void uring_completions_beyond_the_ring_size_are_reaped(void)
 {
-    run_with_rings(answer_many);
+    run_with_rings(complete_many);
 }
 
 static intptr_t read_shielded(void *arg)
@@ -329,8 +330,8 @@ static intptr_t read_shielded(void *arg)
     return read_byte(arg); /* never returns: the runtime is closed by force */
 }
 
-/* The kernel has let go of the frames of tasks before they are freed. */
-static void a_forced_close_waits_for_the_kernel(void)
+/* The kernel has released the frames of tasks before they are freed. */
+static void uring_forced_close_waits_for_the_kernel(void)
 {
     skip_without_rings();
     for (struct tour tour = {.which = EVERYWHERE}; ring_tour_next(&tour);) {
@@ -344,7 +345,7 @@ static void a_forced_close_waits_for_the_kernel(void)
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(write(pipes[1], "x", 1), 1);
-        CHECK_EQ(read(pipes[0], &byte, 1), 1); /* else a frame that is gone has it */
+        CHECK_EQ(read(pipes[0], &byte, 1), 1); /* otherwise a freed frame received the byte */
         CHECK_EQ(weft_close(pipes[0]), 0);
         CHECK(!is_open(pipes[0]));
         CHECK_EQ(weft_close(pipes[1]), 0);
@@ -366,7 +367,7 @@ static intptr_t echo_all(void *arg)
     return got;
 }
 
-/* Sends on all before it waits for any: those who answer have news at once. */
+/* Sends on all sockets before it waits for any: the answering tasks become ready at once. */
 static intptr_t talk_to_many(void *arg)
 {
     static struct pair pairs[PAIRS];
@@ -396,12 +397,12 @@ static intptr_t talk_to_many(void *arg)
     return 0;
 }
 
-static void calls_of_many_tasks_are_given_together(void)
+static void uring_requests_of_many_tasks_are_submitted_together(void)
 {
-    for (unsigned tries = 0; tries_to_reach("uring.given_together", &tries);) {
+    for (unsigned tries = 0; tries_to_reach("uring.submitted_together", &tries);) {
         run_with_rings(talk_to_many);
     }
-    check_reached("uring.given_together");
+    check_reached("uring.submitted_together");
 }
 
 static intptr_t get_byte(void *arg)
@@ -411,35 +412,35 @@ static intptr_t get_byte(void *arg)
     return got == 1 ? byte : got;
 }
 
-/* [task]  What the watcher does when it wakes: the second time it knows that nothing has moved. */
-static void watch_twice(void)
+/* [task]  Submits as the leader does when it wakes: the second time nothing new is queued. */
+static void submit_stuck_twice(void)
 {
     struct wf_poller *poller = NULL;
     CHECK_EQ(wf_poller_of(weft_runtime_self(), &poller), 0);
-    wf_uring_relieve(poller);
-    wf_uring_relieve(poller);
+    wf_uring_submit_stuck(poller);
+    wf_uring_submit_stuck(poller);
 }
 
-static intptr_t keep_the_worker(void *arg)
+static intptr_t occupy_worker(void *arg)
 {
     struct pair *pair = arg;
     char byte = 0;
-    watch_twice();
-    /* Without a call of ours that would give the kernel what there is. */
+    submit_stuck_twice();
+    /* Without a call that would submit the pending requests. */
     return recv(pair->far, &byte, 1, MSG_DONTWAIT) == 1 ? byte : -errno;
 }
 
-/* A task has left its call to be given, and the next one does not let go of the worker. */
-static intptr_t keep_calls_back(void *arg)
+/* A task has left its request unsubmitted, and the next task does not yield the worker. */
+static intptr_t leave_request_unsubmitted(void *arg)
 {
     (void)arg;
     struct pair pair = pair_new(SOCK_STREAM);
     CHECK_EQ(weft_poll_fd(pair.near, POLLOUT), POLLOUT);
     for (int i = 0; i < 10; i++) {
         weft_task *writer = go(write_one, &pair.near);
-        weft_task *keeper = go(keep_the_worker, &pair);
+        weft_task *occupier = go(occupy_worker, &pair);
         CHECK_EQ(weft_await(writer), 0);
-        const intptr_t byte = weft_await(keeper);
+        const intptr_t byte = weft_await(occupier);
         if (byte == -EAGAIN) { /* it was the first to run */
             CHECK_EQ(weft_await(go(get_byte, &pair.far)), 'x');
         } else {
@@ -451,22 +452,22 @@ static intptr_t keep_calls_back(void *arg)
     return 0;
 }
 
-static void a_worker_that_is_kept_is_relieved_of_its_calls(void)
+static void uring_leader_submits_requests_of_a_stuck_worker(void)
 {
     skip_without_rings();
-    for (unsigned tries = 0; tries_to_reach("uring.relieved", &tries);) {
+    for (unsigned tries = 0; tries_to_reach("uring.submitted_for_stuck_worker", &tries);) {
         for (struct tour tour = {.which = ON_ONE_WORKER}; ring_tour_next(&tour);) {
-            CHECK_EQ(weft_run(keep_calls_back, NULL, &tour.options), 0);
+            CHECK_EQ(weft_run(leave_request_unsubmitted, NULL, &tour.options), 0);
         }
     }
-    check_reached("uring.relieved");
+    check_reached("uring.submitted_for_stuck_worker");
 }
 
 /* ---- spares ---------------------------------------------------------------------------------- */
 
 static wf_atomic_u32 has_written;
 
-static intptr_t write_and_tell(void *arg)
+static intptr_t write_and_report(void *arg)
 {
     (void)arg;
     CHECK_EQ(write_and_read(NULL), 0);
@@ -474,33 +475,33 @@ static intptr_t write_and_tell(void *arg)
     return 0;
 }
 
-/* The only worker blocks until a spare one has written a file. */
+/* The only worker blocks until a spare worker has written a file. */
 static intptr_t block_until_written(void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
-    weft_task *writer = go(write_and_tell, NULL);
+    weft_task *writer = go(write_and_report, NULL);
     weft_block_begin();
     hold_for(&has_written, 1);
     weft_block_end();
     return weft_await(writer);
 }
 
-static void a_spare_worker_has_a_ring_too(void)
+static void uring_spare_worker_has_a_ring(void)
 {
     const weft_options options = {.workers = 1, .io = WEFT_IO_URING};
     skip_without_rings();
     CHECK_EQ(weft_run(block_until_written, NULL, &options), 0);
-    check_reached("uring.of_a_spare");
+    check_reached("uring.ring_of_spare");
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
 
 static wf_atomic_u32 changes; /* of the backend, while it was in use */
 
-/* Whatever the ring refuses is done without it. */
+/* A request that the ring refuses is made without it. */
 static intptr_t write_with_fault(void *arg)
 {
     struct faults *faults = arg;
@@ -523,20 +524,21 @@ static intptr_t write_with_fault(void *arg)
     return 0;
 }
 
-static void what_a_ring_refuses_is_done_without_it(void)
+static void uring_refused_requests_fall_back(void)
 {
     faults_prepare();
     skip_without_rings();
     CHECK_EQ(setenv("WEFT_IO", "uring", 1), 0);
-    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0); /* the table of descriptors stays */
-    fail_each(write_with_fault, 1);                    /* no memory for the poller */
+    /* allocates the page of the fd table, which stays */
+    CHECK_EQ(weft_close(listening("127.0.0.1:0")), 0);
+    fail_each(write_with_fault, 1); /* no memory for the poller */
     CHECK_EQ(unsetenv("WEFT_IO"), 0);
     CHECK(wf_load_relaxed(&changes) >= 2); /* when it is opened, and later */
 }
 
 #endif
 
-/* ---- beside who blocks ------------------------------------------------------------------------
+/* ---- beside a blocking task --------------------------------------------------------------------
  */
 
 static intptr_t send_one(void *arg)
@@ -554,14 +556,15 @@ static intptr_t block_until_sent(void *arg)
     return 0;
 }
 
-/* The send is left in the ring, since others are ready; one of them blocks until it has come. */
+/* The send stays in the submission queue because other tasks are ready; one of these blocks until
+ * the byte has arrived. */
 static intptr_t block_behind_a_send(void *arg)
 {
     struct pair pair = pair_new(SOCK_STREAM);
     wf_atomic_u32 spare = {0};
     (void)arg;
     CHECK_EQ(weft_poll_fd(pair.near, POLLOUT), POLLOUT);
-    for (int round = 0; round < 3 && HAS_ORDER; round++) { /* it has to come first */
+    for (int round = 0; round < 3 && HAS_ORDER; round++) { /* the send must run first */
         weft_task *tasks[] = {go(send_one, &pair), go(block_until_sent, &pair),
                               go(set_over, &spare)};
         CHECK_EQ(weft_await_all(tasks, 3, NULL), 0);
@@ -570,27 +573,27 @@ static intptr_t block_behind_a_send(void *arg)
     return weft_close(pair.far);
 }
 
-static void who_blocks_has_made_the_calls_of_others(void)
+static void uring_blocking_task_submits_pending_requests_first(void)
 {
     const weft_options options = {.workers = 1, .io = WEFT_IO_URING, .no_monitor = true};
     CHECK_EQ(weft_run(block_behind_a_send, NULL, &options), 0);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_runtime_says_by_what_it_does_io),
-    TAP_TEST(files_take_no_threads),
-    TAP_TEST(no_line_overwrites_another),
-    TAP_TEST(who_reads_without_end_lets_others_run),
-    TAP_TEST(a_call_that_waits_is_cancelled),
-    TAP_TEST(answers_beside_a_call_are_heard),
-    TAP_TEST(who_blocks_has_made_the_calls_of_others),
-    TAP_TEST(more_answers_than_a_ring_has_room_for_are_heard),
-    TAP_TEST(a_forced_close_waits_for_the_kernel),
-    TAP_TEST(calls_of_many_tasks_are_given_together),
-    TAP_TEST(a_worker_that_is_kept_is_relieved_of_its_calls),
-    TAP_TEST(a_spare_worker_has_a_ring_too),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(what_a_ring_refuses_is_done_without_it),
+    TAP_TEST(uring_runtime_reports_its_backend),
+    TAP_TEST(uring_file_calls_need_no_threads),
+    TAP_TEST(uring_writes_at_the_file_position_do_not_overlap),
+    TAP_TEST(uring_read_loop_yields_to_other_tasks),
+    TAP_TEST(uring_waiting_call_can_be_cancelled),
+    TAP_TEST(uring_completions_during_another_call_are_reaped),
+    TAP_TEST(uring_blocking_task_submits_pending_requests_first),
+    TAP_TEST(uring_completions_beyond_the_ring_size_are_reaped),
+    TAP_TEST(uring_forced_close_waits_for_the_kernel),
+    TAP_TEST(uring_requests_of_many_tasks_are_submitted_together),
+    TAP_TEST(uring_leader_submits_requests_of_a_stuck_worker),
+    TAP_TEST(uring_spare_worker_has_a_ring),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(uring_refused_requests_fall_back),
 #endif
 };
 TAP_MAIN(tests)

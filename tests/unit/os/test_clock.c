@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the clock is the kernel's monotonic one, in nanoseconds.
- * Method: a reading lies between two that libc gives; readings never fall, in one thread and from
- *         one thread to another.
+ * Goal:   the clock is the kernel's monotonic clock, in nanoseconds.
+ * Method: a reading lies between two readings of libc; readings never decrease, in one thread and
+ *         from one thread to another.
  */
 #include <time.h>
 
@@ -16,7 +16,7 @@ static int64_t libc_now(void)
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void a_reading_lies_between_two_of_libc(void)
+static void clock_reading_lies_between_two_libc_readings(void)
 {
     int64_t before = libc_now();
     int64_t now = wf_clock_now();
@@ -26,7 +26,7 @@ static void a_reading_lies_between_two_of_libc(void)
     CHECK(now <= after);
 }
 
-static void it_never_goes_back_and_never_stands_still(void)
+static void clock_never_goes_back_and_advances(void)
 {
     const int64_t start = wf_clock_now();
     int64_t last = start;
@@ -45,7 +45,7 @@ static void *read_later(void *arg)
     return NULL;
 }
 
-static void threads_agree_on_the_time(void)
+static void clock_is_consistent_across_threads(void)
 {
     int64_t reading = wf_clock_now();
     pthread_t thread;
@@ -55,8 +55,8 @@ static void threads_agree_on_the_time(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_reading_lies_between_two_of_libc),
-    TAP_TEST(it_never_goes_back_and_never_stands_still),
-    TAP_TEST(threads_agree_on_the_time),
+    TAP_TEST(clock_reading_lies_between_two_libc_readings),
+    TAP_TEST(clock_never_goes_back_and_advances),
+    TAP_TEST(clock_is_consistent_across_threads),
 };
 TAP_MAIN(tests)

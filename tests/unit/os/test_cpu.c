@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Goal:   the number of CPUs respects the affinity mask and the CPU quota of every control group
- *         above the process, in all the shapes that containers give them, and is never 0.
- * Method: a table; each row is written as files into a directory that stands for the kernel's.
- *         Then every call that reads them is made to fail in turn.
+ *         above the process, in all layouts that containers use, and is never 0.
+ * Method: a table; each row is written as files into a directory that replaces the kernel's.  Then
+ *         every call that reads them fails in turn.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,14 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aids.h"
+#include "helpers.h"
 #include "os/os.h"
 
 enum { FILES_MAX = 6, AFFINITY = 8 };
 
 struct row {
     const char *name;
-    const char *groups; /* the text of /proc/self/cgroup; NULL: there is none */
+    const char *groups; /* the text of /proc/self/cgroup; NULL: the file is missing */
     struct {
         const char *path; /* below the mount */
         const char *text;
@@ -52,7 +52,7 @@ static void root_remove(void)
     CHECK_EQ(nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* Writes root/path, with the folders it needs. */
+/* Writes root/path, and creates its folders. */
 static void write_file(const char *path, const char *text)
 {
     char full[PATH_MAX];
@@ -100,7 +100,7 @@ static const struct row rows[] = {
     /* version 2 */
     {"v2: at the group", "0::/a/b\n", {{"a/b/cpu.max", "200000 100000\n"}}, 2},
     {"v2: at the root, as in a container", "0::/\n", {{"cpu.max", "300000 100000\n"}}, 3},
-    {"v2: none at the group, one above",
+    {"v2: no quota at the group, one above",
      "0::/a/b\n",
      {{"a/b/cpu.max", "max 100000\n"}, {"a/cpu.max", "400000 100000\n"}},
      4},
@@ -118,12 +118,15 @@ static const struct row rows[] = {
       {"a/cpu.max", "1500000 500000\n"},
       {"cpu.max", "2000000 1000000\n"}},
      2},
-    {"v2: not the neighbour's",
+    {"v2: a sibling's quota does not count",
      "0::/a/b\n",
      {{"a/c/cpu.max", "100000 100000\n"}, {"ab/cpu.max", "100000 100000\n"}},
      AFFINITY},
-    {"v2: not what lies above the mount", "0::/a\n", {{"../cpu.max", "100000 100000\n"}}, AFFINITY},
-    {"v2: not what is below", "0::/a\n", {{"a/b/cpu.max", "100000 100000\n"}}, AFFINITY},
+    {"v2: a quota above the mount does not count",
+     "0::/a\n",
+     {{"../cpu.max", "100000 100000\n"}},
+     AFFINITY},
+    {"v2: a quota below does not count", "0::/a\n", {{"a/b/cpu.max", "100000 100000\n"}}, AFFINITY},
     {"v2: the host's path in a container",
      "0::/docker/0123\n",
      {{"cpu.max", "200000 100000\n"}},
@@ -151,7 +154,7 @@ static const struct row rows[] = {
     {"an empty file", "0::/a\n", {{"a/cpu.max", ""}}, AFFINITY},
     {"a blank line", "0::/a\n", {{"a/cpu.max", "\n"}}, AFFINITY},
 
-    /* malformed: the level is passed over, the next one counts */
+    /* malformed: the level is skipped, the next one counts */
     {"not a number", "0::/a\n", {{"a/cpu.max", "many 100000\n"}, {"cpu.max", "200000 100000"}}, 2},
     {"no period", "0::/a\n", {{"a/cpu.max", "100000\n"}}, AFFINITY},
     {"a period of 0", "0::/a\n", {{"a/cpu.max", "100000 0\n"}}, AFFINITY},
@@ -243,7 +246,7 @@ static const struct row rows[] = {
      2},
 };
 
-static void a_quota_limits_the_count(void)
+static void cpu_count_respects_cgroup_quotas(void)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         write_row(&rows[i]);
@@ -256,7 +259,7 @@ static void a_quota_limits_the_count(void)
     }
 }
 
-static void the_mask_limits_the_count_and_the_count_is_never_zero(void)
+static void cpu_count_respects_affinity_mask_and_is_never_zero(void)
 {
     const struct row row = {NULL, "0::/\n", {{"cpu.max", "300000 100000\n"}}, 3};
     write_row(&row);
@@ -271,7 +274,7 @@ static void the_mask_limits_the_count_and_the_count_is_never_zero(void)
 
 /* ---- long texts ---------------------------------------------------------------------------- */
 
-static void lines_of_other_controllers_do_not_hide_ours(void)
+static void cpu_count_skips_lines_of_other_controllers(void)
 {
     enum { LINES = 100 };
     char groups[WF_CGROUP_FILE_SIZE_MAX];
@@ -287,7 +290,7 @@ static void lines_of_other_controllers_do_not_hide_ours(void)
     root_remove();
 }
 
-static void a_list_of_groups_beyond_the_limit_is_ignored(void)
+static void cpu_count_ignores_overlong_group_list(void)
 {
     char groups[WF_CGROUP_FILE_SIZE_MAX + 16] = "0::/a\n";
     memset(groups + strlen(groups), 'x', sizeof(groups) - strlen(groups) - 1);
@@ -298,7 +301,7 @@ static void a_list_of_groups_beyond_the_limit_is_ignored(void)
 }
 
 /* The group's own folder does not fit into a path, or its file does not. */
-static void a_path_beyond_the_limit_is_ignored(void)
+static void cpu_count_ignores_overlong_group_path(void)
 {
     const size_t lengths[] = {PATH_MAX + 10, PATH_MAX, PATH_MAX - 40, PATH_MAX - 50};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
@@ -311,9 +314,28 @@ static void a_path_beyond_the_limit_is_ignored(void)
     }
 }
 
+/* The longest path that fits is read at the levels above it; a path with one byte more is not. */
+static void cpu_count_ignores_group_path_of_exactly_the_limit(void)
+{
+    static const char top[] = "0::/a/";
+    for (size_t length = PATH_MAX - 1; length <= PATH_MAX; length++) {
+        const struct row above = {NULL, NULL, {{"a/cpu.max", "200000 100000\n"}}, 0};
+        write_row(&above);
+        const size_t prefix = strlen(root) + strlen("/mount/."); /* of the path, before the group */
+        const size_t group = length - prefix;
+        char groups[PATH_MAX + sizeof(top)];
+        memset(groups, 'x', sizeof(groups));
+        memcpy(groups, top, strlen(top));
+        groups[strlen("0::") + group] = '\0';
+        write_file("groups", groups);
+        CHECK_EQ(count_with_affinity(AFFINITY), length < PATH_MAX ? 2 : AFFINITY);
+        root_remove();
+    }
+}
+
 /* ---- this machine -------------------------------------------------------------------------- */
 
-static void the_real_count_is_within_the_real_mask(void)
+static void cpu_count_of_this_machine_is_within_its_mask(void)
 {
     cpu_set_t mask;
     CHECK_EQ(sched_getaffinity(0, sizeof(mask), &mask), 0);
@@ -327,9 +349,9 @@ static void the_real_count_is_within_the_real_mask(void)
     CHECK_EQ(wf_cpu_count(), 1);
 }
 
-/* ---- failure ------------------------------------------------------------------------------- */
+/* ---- injected failures --------------------------------------------------------------------- */
 
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
 
 static unsigned count_open_files(void)
 {
@@ -341,7 +363,7 @@ static unsigned count_open_files(void)
     return count;
 }
 
-static void every_failed_call_loosens_the_limit_and_leaks_nothing(void)
+static void cpu_count_survives_every_failed_call_without_leak(void)
 {
     const struct row row = {
         NULL,
@@ -373,7 +395,7 @@ static void every_failed_call_loosens_the_limit_and_leaks_nothing(void)
     root_remove();
 }
 
-static void an_unreadable_mask_leaves_the_cpus_that_are_online(void)
+static void cpu_count_falls_back_to_online_cpus_without_mask(void)
 {
     const char *what;
     const unsigned cpus = wf_cpu_count();
@@ -388,15 +410,16 @@ static void an_unreadable_mask_leaves_the_cpus_that_are_online(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_quota_limits_the_count),
-    TAP_TEST(the_mask_limits_the_count_and_the_count_is_never_zero),
-    TAP_TEST(lines_of_other_controllers_do_not_hide_ours),
-    TAP_TEST(a_list_of_groups_beyond_the_limit_is_ignored),
-    TAP_TEST(a_path_beyond_the_limit_is_ignored),
-    TAP_TEST(the_real_count_is_within_the_real_mask),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(every_failed_call_loosens_the_limit_and_leaks_nothing),
-    TAP_TEST(an_unreadable_mask_leaves_the_cpus_that_are_online),
+    TAP_TEST(cpu_count_respects_cgroup_quotas),
+    TAP_TEST(cpu_count_respects_affinity_mask_and_is_never_zero),
+    TAP_TEST(cpu_count_skips_lines_of_other_controllers),
+    TAP_TEST(cpu_count_ignores_overlong_group_list),
+    TAP_TEST(cpu_count_ignores_overlong_group_path),
+    TAP_TEST(cpu_count_ignores_group_path_of_exactly_the_limit),
+    TAP_TEST(cpu_count_of_this_machine_is_within_its_mask),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(cpu_count_survives_every_failed_call_without_leak),
+    TAP_TEST(cpu_count_falls_back_to_online_cpus_without_mask),
 #endif
 };
 TAP_MAIN(tests)

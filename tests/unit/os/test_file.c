@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a write goes out whole, in order, or gives the kernel's reason.
- * Method: through a pipe that is smaller than what is written, while another thread reads; into
- *         descriptors that refuse; interrupted, cut short and refused by hand at every call.
+ * Goal:   a write writes all bytes in order, or returns the kernel's error.
+ * Method: writes into a pipe that is smaller than the data while another thread reads; into
+ *         descriptors that fail; with an interruption, a short write and an error injected at every
+ *         call.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +40,7 @@ static void *read_all(void *arg)
     return NULL;
 }
 
-static void what_does_not_fit_at_once_goes_out_whole(void)
+static void file_write_writes_more_than_the_pipe_holds(void)
 {
     static unsigned char bytes[LARGE];
     for (size_t i = 0; i < LARGE; i++) {
@@ -54,28 +55,28 @@ static void what_does_not_fit_at_once_goes_out_whole(void)
     CHECK_EQ(wf_thread_join(reader), 0);
 }
 
-static void nothing_is_written_without_a_call(void)
+static void file_write_of_zero_bytes_makes_no_call(void)
 {
     CHECK_EQ(wf_file_write(-1, NULL, 0), 0);
 }
 
-static void the_kernels_reason_is_given(void)
+static void file_write_returns_the_kernels_error(void)
 {
     static const unsigned char bytes[LARGE];
     CHECK_EQ(wf_file_write(-1, bytes, 1), -EBADF);
     int fds[2];
     CHECK_EQ(pipe2(fds, O_NONBLOCK), 0);
-    CHECK_EQ(wf_file_write(fds[1], bytes, LARGE), -EAGAIN); /* after what a pipe holds */
+    CHECK_EQ(wf_file_write(fds[1], bytes, LARGE), -EAGAIN); /* after the pipe is full */
     int full = open("/dev/full", O_WRONLY);
-    if (full >= 0) { /* not everywhere */
+    if (full >= 0) { /* /dev/full does not exist everywhere */
         CHECK_EQ(wf_file_write(full, bytes, 1), -ENOSPC);
     }
 }
 
-#ifdef WF_TEST_AIDS
-/* Each call of write takes four fault points: refused, interrupted, nothing taken, one byte taken.
- */
-static void interruptions_and_short_writes_are_not_seen(void)
+#ifdef WF_TEST_HOOKS
+/* Each call of write has four fault points: error, interrupted, no byte written, one byte
+ * written. */
+static void file_write_retries_interruptions_and_short_writes(void)
 {
     const char text[] = "some words";
     const int expected[] = {-ENOSPC, 0, -EIO, 0, 0};
@@ -97,11 +98,11 @@ static void interruptions_and_short_writes_are_not_seen(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(what_does_not_fit_at_once_goes_out_whole),
-    TAP_TEST(nothing_is_written_without_a_call),
-    TAP_TEST(the_kernels_reason_is_given),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(interruptions_and_short_writes_are_not_seen),
+    TAP_TEST(file_write_writes_more_than_the_pipe_holds),
+    TAP_TEST(file_write_of_zero_bytes_makes_no_call),
+    TAP_TEST(file_write_returns_the_kernels_error),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(file_write_retries_interruptions_and_short_writes),
 #endif
 };
 TAP_MAIN(tests)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Goal:   a futex wait ends for the reasons that os.h names and for no other.
- * Method: waiters in threads of their own; the kernel tells when one is asleep, and the count that
- *         a wake gives tells how many were.  No test depends on how long anything takes.
+ * Method: waiters in threads of their own; the kernel's thread state shows when a waiter is asleep,
+ *         and the return value of a wake shows the number of waiters.  No test depends on a
+ *         duration.
  */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 
-#include "aids.h"
+#include "helpers.h"
 #include "os/os.h"
 
 struct waiter {
@@ -46,11 +47,11 @@ static int64_t far_away(void)
     return wf_clock_now() + 3600 * WF_NS_PER_S;
 }
 
-/* ---- a wake -------------------------------------------------------------------------------- */
+/* ---- wake ---------------------------------------------------------------------------------- */
 
 struct letter {
     wf_atomic_u32 is_sent;
-    int text; /* plain: TSan sees it if the word carried no order */
+    int text; /* plain: TSan reports it if the futex word does not order it */
 };
 
 static void *receive(void *arg)
@@ -64,14 +65,15 @@ static void *receive(void *arg)
     return NULL;
 }
 
-static void a_wake_after_a_store_is_never_missed(void)
+static void futex_wake_after_store_is_never_missed(void)
 {
     for (int round = 0; round < 2000; round++) {
         struct letter letter = {.text = 0};
         pthread_t thread;
         CHECK_EQ(wf_thread_start(&thread, receive, &letter, NULL), 0);
         for (int i = 0; i < round % 4; i++) {
-            (void)sched_yield(); /* sometimes before, sometimes after it sleeps */
+            /* the wake comes before the receiver sleeps in some iterations, after it in others */
+            (void)sched_yield();
         }
         letter.text = 42;
         wf_store_release(&letter.is_sent, 1);
@@ -80,7 +82,7 @@ static void a_wake_after_a_store_is_never_missed(void)
     }
 }
 
-static void a_wake_reaches_a_sleeper_although_the_word_is_the_same(void)
+static void futex_wake_wakes_waiter_although_word_is_unchanged(void)
 {
     wf_atomic_u32 word = {0};
     struct waiter waiter;
@@ -90,7 +92,7 @@ static void a_wake_reaches_a_sleeper_although_the_word_is_the_same(void)
     CHECK_EQ(waiter.rc, 0);
 }
 
-static void a_wake_takes_at_most_its_count(void)
+static void futex_wake_wakes_at_most_its_count(void)
 {
     enum { WAITERS = 3 };
     wf_atomic_u32 word = {0};
@@ -106,7 +108,7 @@ static void a_wake_takes_at_most_its_count(void)
     }
 }
 
-static void a_wake_without_sleepers_wakes_nobody_and_is_not_kept(void)
+static void futex_wake_without_waiters_is_not_remembered(void)
 {
     wf_atomic_u32 word = {0};
     CHECK_EQ(wf_futex_wake(&word, INT_MAX), 0);
@@ -115,7 +117,7 @@ static void a_wake_without_sleepers_wakes_nobody_and_is_not_kept(void)
 
 /* ---- the word and the deadline ------------------------------------------------------------- */
 
-static void a_word_that_differs_is_refused_at_once(void)
+static void futex_wait_returns_at_once_if_word_differs(void)
 {
     wf_atomic_u32 word = {7};
     CHECK_EQ(wf_futex_wait(&word, 8, WF_FOREVER), -EAGAIN);
@@ -125,7 +127,7 @@ static void a_word_that_differs_is_refused_at_once(void)
     CHECK_EQ(wf_futex_wait(&word, UINT32_MAX, 0), -ETIMEDOUT);
 }
 
-static void a_deadline_in_the_past_ends_the_wait_at_once(void)
+static void futex_wait_with_past_deadline_returns_at_once(void)
 {
     const int64_t deadlines_ns[] = {INT64_MIN, -1, 0, 1, wf_clock_now()};
     wf_atomic_u32 word = {0};
@@ -134,7 +136,7 @@ static void a_deadline_in_the_past_ends_the_wait_at_once(void)
     }
 }
 
-static void a_deadline_ends_the_wait_and_not_too_early(void)
+static void futex_wait_ends_at_its_deadline_not_before(void)
 {
     wf_atomic_u32 word = {0};
     for (int64_t wait_ns = 1; wait_ns < WF_NS_PER_S / 100; wait_ns *= 7) {
@@ -154,7 +156,7 @@ static void count_signal(int number)
     (void)wf_fetch_add_seq_cst(&signals_taken, 1);
 }
 
-/* True while the kernel holds a signal back that was sent to this very thread. */
+/* True while a signal that was sent to this thread is pending. */
 static bool is_signal_pending(int thread_id)
 {
     static const char field[] = "SigPnd:";
@@ -186,7 +188,8 @@ static void *wait_with_signals(void *arg)
 static void interrupt_a_wait_until(int64_t deadline_ns)
 {
     enum { SIGNALS = 5 };
-    struct sigaction action = {.sa_handler = count_signal}; /* no SA_RESTART: waits are cut short */
+    /* no SA_RESTART: the handler interrupts the wait */
+    struct sigaction action = {.sa_handler = count_signal};
     CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
     wf_atomic_u32 word = {0};
     struct waiter waiter = {.word = &word, .deadline_ns = deadline_ns};
@@ -204,24 +207,24 @@ static void interrupt_a_wait_until(int64_t deadline_ns)
     }
     wait_until_asleep(id);
     CHECK_EQ(wf_load_acquire(&waiter.is_done), 0);
-    CHECK_EQ(wf_futex_wake(&word, 1), 1); /* it is in the futex still, not anywhere else */
+    CHECK_EQ(wf_futex_wake(&word, 1), 1); /* the waiter is still in the futex wait */
     CHECK_EQ(wf_thread_join(waiter.thread), 0);
     CHECK_EQ(waiter.rc, 0);
     CHECK(wf_load_seq_cst(&signals_taken) > 0);
 }
 
-static void a_signal_does_not_end_an_endless_wait(void)
+static void futex_wait_without_deadline_survives_signals(void)
 {
     interrupt_a_wait_until(WF_FOREVER);
 }
 
-static void a_signal_does_not_end_a_wait_with_a_deadline(void)
+static void futex_wait_with_deadline_survives_signals(void)
 {
     interrupt_a_wait_until(far_away());
 }
 
-#ifdef WF_TEST_AIDS
-static void an_interrupted_wait_keeps_its_deadline(void)
+#ifdef WF_TEST_HOOKS
+static void futex_wait_keeps_its_deadline_when_interrupted(void)
 {
     wf_atomic_u32 word = {0};
     const char *what;
@@ -236,17 +239,17 @@ static void an_interrupted_wait_keeps_its_deadline(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_wake_after_a_store_is_never_missed),
-    TAP_TEST(a_wake_reaches_a_sleeper_although_the_word_is_the_same),
-    TAP_TEST(a_wake_takes_at_most_its_count),
-    TAP_TEST(a_wake_without_sleepers_wakes_nobody_and_is_not_kept),
-    TAP_TEST(a_word_that_differs_is_refused_at_once),
-    TAP_TEST(a_deadline_in_the_past_ends_the_wait_at_once),
-    TAP_TEST(a_deadline_ends_the_wait_and_not_too_early),
-    TAP_TEST(a_signal_does_not_end_an_endless_wait),
-    TAP_TEST(a_signal_does_not_end_a_wait_with_a_deadline),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(an_interrupted_wait_keeps_its_deadline),
+    TAP_TEST(futex_wake_after_store_is_never_missed),
+    TAP_TEST(futex_wake_wakes_waiter_although_word_is_unchanged),
+    TAP_TEST(futex_wake_wakes_at_most_its_count),
+    TAP_TEST(futex_wake_without_waiters_is_not_remembered),
+    TAP_TEST(futex_wait_returns_at_once_if_word_differs),
+    TAP_TEST(futex_wait_with_past_deadline_returns_at_once),
+    TAP_TEST(futex_wait_ends_at_its_deadline_not_before),
+    TAP_TEST(futex_wait_without_deadline_survives_signals),
+    TAP_TEST(futex_wait_with_deadline_survives_signals),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(futex_wait_keeps_its_deadline_when_interrupted),
 #endif
 };
 TAP_MAIN(tests)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a lock admits one thread at a time, hands over what was written under it, loses no
- *         sleeper, and reports a wrong order of ranks before it becomes a deadlock.
+ * Goal:   a lock admits one thread at a time, publishes the writes of its holder to the next
+ *         holder, loses no sleeper, and reports a wrong order of ranks before it becomes a
+ *         deadlock.
  * Method: plain data under the lock (a race shows as a wrong sum and in TSan); sleepers are known
  *         from the lock's word and from the kernel; wrong orders are tried in child processes.
  */
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "aids.h"
+#include "helpers.h"
 #include "os/os.h"
 
 /* The states of the word, which os.h documents. */
@@ -35,10 +36,10 @@ static uint32_t state(struct wf_lock *lock)
 enum {
     THREADS = 4,
     ROUNDS = 20000,
-    YIELD_EVERY = 64, /* rounds; the others then find the lock held for long, and sleep */
+    YIELD_EVERY = 64, /* iterations; the other threads then find the lock held, and sleep */
     SPINNERS = 2,
     QUICK_ROUNDS = 200000,
-    SPREAD = 16, /* turns of an empty loop outside the lock, at most */
+    SPREAD = 16, /* maximum iterations of an empty loop outside the lock */
 };
 
 struct account {
@@ -73,7 +74,7 @@ static void *deposit_quickly(void *arg)
     struct account *account = arg;
     (void)wf_fetch_add_seq_cst(&spinners_ready, 1);
     while (wf_load_acquire(&spinners_ready) < SPINNERS) {
-        (void)sched_yield(); /* or one would be done before the other has begun */
+        (void)sched_yield(); /* or the first thread would finish before the second has begun */
     }
     for (int i = 0; i < QUICK_ROUNDS; i++) {
         wf_lock_acquire(&account->lock);
@@ -83,7 +84,7 @@ static void *deposit_quickly(void *arg)
         account->balance += 3;
         account->inside = 0;
         wf_lock_release(&account->lock);
-        for (volatile int left = i % SPREAD; left > 0; left--) { /* not in step */
+        for (volatile int left = i % SPREAD; left > 0; left--) { /* avoids lockstep */
         }
     }
     return NULL;
@@ -104,7 +105,7 @@ static void *deposit_by_trying(void *arg)
     return NULL;
 }
 
-static void one_thread_at_a_time_is_inside(void)
+static void lock_excludes_threads_that_sleep(void)
 {
     struct account account = {.balance = 0};
     pthread_t threads[THREADS];
@@ -121,9 +122,9 @@ static void one_thread_at_a_time_is_inside(void)
     CHECK_EQ(state(&account.lock), OPEN);
 }
 
-/* Each on a CPU of its own, where there are two, and never long inside: who finds the lock held
- * gets it while spinning. */
-static void one_thread_at_a_time_is_inside_when_threads_spin(void)
+/* Each thread runs on its own CPU, where there are two, and holds the lock for a short time: a
+ * thread that finds the lock held acquires it while spinning. */
+static void lock_excludes_threads_that_spin(void)
 {
     struct account account = {.balance = 0};
     pthread_t threads[SPINNERS];
@@ -150,40 +151,40 @@ static void one_thread_at_a_time_is_inside_when_threads_spin(void)
 
 /* ---- one lock and another thread ----------------------------------------------------------- */
 
-struct visit {
+struct contender {
     struct wf_lock lock;
     int data;            /* plain: written by the holder, read by the next */
-    wf_atomic_u32 id;    /* of the visitor's thread */
-    wf_atomic_u32 is_in; /* 1: the visitor had the lock */
-    uint32_t state_in;   /* the word as the visitor found it under the lock */
+    wf_atomic_u32 id;    /* the contender's thread id */
+    wf_atomic_u32 is_in; /* 1: the contender had the lock */
+    uint32_t state_in;   /* the lock word that the contender saw while it held the lock */
 };
 
 static void *acquire_and_read(void *arg)
 {
-    struct visit *visit = arg;
-    wf_store_release(&visit->id, (uint32_t)wf_thread_id());
-    wf_lock_acquire(&visit->lock);
-    CHECK_EQ(visit->data, 42);
-    visit->state_in = state(&visit->lock);
-    wf_store_release(&visit->is_in, 1);
-    wf_lock_release(&visit->lock);
+    struct contender *contender = arg;
+    wf_store_release(&contender->id, (uint32_t)wf_thread_id());
+    wf_lock_acquire(&contender->lock);
+    CHECK_EQ(contender->data, 42);
+    contender->state_in = state(&contender->lock);
+    wf_store_release(&contender->is_in, 1);
+    wf_lock_release(&contender->lock);
     return NULL;
 }
 
 static void *try_held(void *arg)
 {
-    struct visit *visit = arg;
-    CHECK(!wf_lock_try(&visit->lock));
+    struct contender *contender = arg;
+    CHECK(!wf_lock_try(&contender->lock));
     return NULL;
 }
 
 static void *try_open(void *arg)
 {
-    struct visit *visit = arg;
-    CHECK(wf_lock_try(&visit->lock));
-    CHECK_EQ(visit->data, 42);
-    CHECK_EQ(state(&visit->lock), HELD);
-    wf_lock_release(&visit->lock);
+    struct contender *contender = arg;
+    CHECK(wf_lock_try(&contender->lock));
+    CHECK_EQ(contender->data, 42);
+    CHECK_EQ(state(&contender->lock), HELD);
+    wf_lock_release(&contender->lock);
     return NULL;
 }
 
@@ -194,7 +195,7 @@ static void run_thread(void *(*run)(void *), void *arg)
     CHECK_EQ(wf_thread_join(thread), 0);
 }
 
-static void without_contention_the_word_is_held_or_open(void)
+static void lock_word_is_held_or_open_without_contention(void)
 {
     struct wf_lock lock = {.rank = RANK_MIDDLE}; /* zero bytes are an open lock */
     for (int i = 0; i < 3; i++) {
@@ -209,76 +210,76 @@ static void without_contention_the_word_is_held_or_open(void)
     }
 }
 
-static void try_fails_on_a_held_lock_and_leaves_it_alone(void)
+static void lock_try_fails_on_a_held_lock_and_changes_nothing(void)
 {
-    struct visit visit = {.data = 0};
-    init(&visit.lock, RANK_MIDDLE);
-    wf_lock_acquire(&visit.lock);
-    run_thread(try_held, &visit);
-    CHECK_EQ(state(&visit.lock), HELD);
-    visit.data = 42;
-    wf_lock_release(&visit.lock);
-    run_thread(try_open, &visit);
+    struct contender contender = {.data = 0};
+    init(&contender.lock, RANK_MIDDLE);
+    wf_lock_acquire(&contender.lock);
+    run_thread(try_held, &contender);
+    CHECK_EQ(state(&contender.lock), HELD);
+    contender.data = 42;
+    wf_lock_release(&contender.lock);
+    run_thread(try_open, &contender);
 }
 
-static void start_sleeper(struct visit *visit, pthread_t *thread)
+static void start_sleeper(struct contender *contender, pthread_t *thread)
 {
-    wf_store_relaxed(&visit->id, 0);
-    CHECK_EQ(wf_thread_start(thread, acquire_and_read, visit, NULL), 0);
-    while (wf_load_acquire(&visit->id) == 0 || state(&visit->lock) != SLEEPERS) {
+    wf_store_relaxed(&contender->id, 0);
+    CHECK_EQ(wf_thread_start(thread, acquire_and_read, contender, NULL), 0);
+    while (wf_load_acquire(&contender->id) == 0 || state(&contender->lock) != SLEEPERS) {
         (void)sched_yield();
     }
-    wait_until_asleep((int)wf_load_relaxed(&visit->id));
+    wait_until_asleep((int)wf_load_relaxed(&contender->id));
 }
 
-static void a_sleeper_gets_the_lock_when_it_is_released(void)
+static void lock_release_wakes_a_sleeper(void)
 {
-    struct visit visit = {.data = 0};
+    struct contender contender = {.data = 0};
     pthread_t thread;
-    init(&visit.lock, RANK_MIDDLE);
-    wf_lock_acquire(&visit.lock);
-    start_sleeper(&visit, &thread);
-    visit.data = 42;
-    wf_lock_release(&visit.lock);
+    init(&contender.lock, RANK_MIDDLE);
+    wf_lock_acquire(&contender.lock);
+    start_sleeper(&contender, &thread);
+    contender.data = 42;
+    wf_lock_release(&contender.lock);
     CHECK_EQ(wf_thread_join(thread), 0);
-    CHECK_EQ(visit.state_in, SLEEPERS); /* it cannot know that it was the only one */
-    CHECK_EQ(state(&visit.lock), OPEN);
+    CHECK_EQ(contender.state_in, SLEEPERS); /* the sleeper cannot know that it was the only one */
+    CHECK_EQ(state(&contender.lock), OPEN);
 }
 
-static void every_one_of_several_sleepers_gets_the_lock(void)
+static void lock_wakes_all_sleepers_one_by_one(void)
 {
-    struct visit visit = {.data = 0};
+    struct contender contender = {.data = 0};
     pthread_t threads[THREADS];
-    init(&visit.lock, RANK_MIDDLE);
-    wf_lock_acquire(&visit.lock);
+    init(&contender.lock, RANK_MIDDLE);
+    wf_lock_acquire(&contender.lock);
     for (int i = 0; i < THREADS; i++) {
-        start_sleeper(&visit, &threads[i]);
+        start_sleeper(&contender, &threads[i]);
     }
-    visit.data = 42;
-    wf_lock_release(&visit.lock);
+    contender.data = 42;
+    wf_lock_release(&contender.lock);
     for (int i = 0; i < THREADS; i++) {
         CHECK_EQ(wf_thread_join(threads[i]), 0);
     }
-    CHECK_EQ(state(&visit.lock), OPEN);
+    CHECK_EQ(state(&contender.lock), OPEN);
 }
 
-static void a_wake_for_nothing_does_not_let_a_sleeper_in(void)
+static void lock_sleeper_survives_spurious_wakes(void)
 {
-    struct visit visit = {.data = 0};
+    struct contender contender = {.data = 0};
     pthread_t thread;
-    init(&visit.lock, RANK_MIDDLE);
-    wf_lock_acquire(&visit.lock);
-    start_sleeper(&visit, &thread);
+    init(&contender.lock, RANK_MIDDLE);
+    wf_lock_acquire(&contender.lock);
+    start_sleeper(&contender, &thread);
     for (int i = 0; i < 10; i++) {
-        CHECK_EQ(wf_futex_wake(&visit.lock.word, 1), 1);
-        wait_until_asleep((int)wf_load_relaxed(&visit.id));
-        CHECK_EQ(wf_load_acquire(&visit.is_in), 0);
-        CHECK_EQ(state(&visit.lock), SLEEPERS);
+        CHECK_EQ(wf_futex_wake(&contender.lock.word, 1), 1);
+        wait_until_asleep((int)wf_load_relaxed(&contender.id));
+        CHECK_EQ(wf_load_acquire(&contender.is_in), 0);
+        CHECK_EQ(state(&contender.lock), SLEEPERS);
     }
-    visit.data = 42;
-    wf_lock_release(&visit.lock);
+    contender.data = 42;
+    wf_lock_release(&contender.lock);
     CHECK_EQ(wf_thread_join(thread), 0);
-    CHECK_EQ(wf_load_acquire(&visit.is_in), 1);
+    CHECK_EQ(wf_load_acquire(&contender.is_in), 1);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------- */
@@ -296,7 +297,7 @@ static void init_ranked_locks(void)
     init(&high_too, RANK_HIGH);
 }
 
-static void rising_ranks_are_allowed_and_released_in_any_order(void)
+static void lock_ranks_may_rise_and_release_in_any_order(void)
 {
     init_ranked_locks();
     wf_lock_acquire(&low);
@@ -304,16 +305,16 @@ static void rising_ranks_are_allowed_and_released_in_any_order(void)
     CHECK(wf_lock_try(&high));
     wf_lock_release(&middle);
     wf_lock_release(&high);
-    wf_lock_acquire(&middle); /* above `low`, which is held still */
+    wf_lock_acquire(&middle); /* above `low`, which is still held */
     wf_lock_release(&low);
     wf_lock_acquire(&high);
     wf_lock_release(&high);
     wf_lock_release(&middle);
-    wf_lock_acquire(&low); /* nothing is held */
+    wf_lock_acquire(&low); /* no lock is held */
     wf_lock_release(&low);
 }
 
-static void *hold_high_and_let_go(void *arg)
+static void *acquire_and_release_high(void *arg)
 {
     wf_lock_acquire(&high);
     wf_lock_release(&high);
@@ -323,11 +324,11 @@ static void *hold_high_and_let_go(void *arg)
     return arg;
 }
 
-static void ranks_are_each_threads_own(void)
+static void lock_ranks_are_per_thread(void)
 {
     init_ranked_locks();
     wf_lock_acquire(&middle);
-    run_thread(hold_high_and_let_go, NULL);
+    run_thread(acquire_and_release_high, NULL);
     wf_lock_release(&middle);
 }
 
@@ -375,7 +376,7 @@ static void release_an_open_lock(void)
     wf_lock_release(&high_too); /* the rank is held, the lock is not */
 }
 
-static void broken_rules_panic_in_builds_with_assertions(void)
+static void lock_rank_violations_panic_with_assertions(void)
 {
     static const struct {
         void (*run)(void);
@@ -403,15 +404,15 @@ static void broken_rules_panic_in_builds_with_assertions(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST_LIMIT(one_thread_at_a_time_is_inside, 60),
-    TAP_TEST_LIMIT(one_thread_at_a_time_is_inside_when_threads_spin, 60),
-    TAP_TEST(without_contention_the_word_is_held_or_open),
-    TAP_TEST(try_fails_on_a_held_lock_and_leaves_it_alone),
-    TAP_TEST(a_sleeper_gets_the_lock_when_it_is_released),
-    TAP_TEST(every_one_of_several_sleepers_gets_the_lock),
-    TAP_TEST(a_wake_for_nothing_does_not_let_a_sleeper_in),
-    TAP_TEST(rising_ranks_are_allowed_and_released_in_any_order),
-    TAP_TEST(ranks_are_each_threads_own),
-    TAP_TEST(broken_rules_panic_in_builds_with_assertions),
+    TAP_TEST_LIMIT(lock_excludes_threads_that_sleep, 60),
+    TAP_TEST_LIMIT(lock_excludes_threads_that_spin, 60),
+    TAP_TEST(lock_word_is_held_or_open_without_contention),
+    TAP_TEST(lock_try_fails_on_a_held_lock_and_changes_nothing),
+    TAP_TEST(lock_release_wakes_a_sleeper),
+    TAP_TEST(lock_wakes_all_sleepers_one_by_one),
+    TAP_TEST(lock_sleeper_survives_spurious_wakes),
+    TAP_TEST(lock_ranks_may_rise_and_release_in_any_order),
+    TAP_TEST(lock_ranks_are_per_thread),
+    TAP_TEST(lock_rank_violations_panic_with_assertions),
 };
 TAP_MAIN(tests)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   pages come zeroed, go back, fault where they shall, and a refusal changes nothing.
+ * Goal:   mapped pages are zeroed, are given back, and fault where they must; a refused call
+ *         changes nothing.
  * Method: reads and writes every page; accesses that must fault are made in child processes.
  */
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "aids.h"
+#include "helpers.h"
 #include "os/os.h"
 
 enum { PAGES = 8 };
@@ -25,7 +26,7 @@ static void check_all_bytes(const unsigned char *bytes, size_t size, int expecte
     }
 }
 
-/* True when an access to the byte ends a child by SIGSEGV; false when it lives. */
+/* True if an access to the byte ends a child by SIGSEGV; false if the child survives. */
 static volatile unsigned char *byte_to_access;
 static bool is_write;
 
@@ -49,13 +50,13 @@ static bool is_faulting(unsigned char *byte, bool is_writing)
     return WIFSIGNALED(status);
 }
 
-static void the_page_size_is_the_kernels(void)
+static void page_size_is_the_kernels(void)
 {
     CHECK(wf_is_power_of_two(wf_page_size()));
     CHECK_EQ(wf_page_size(), getpagesize());
 }
 
-static void a_mapping_is_zeroed_aligned_and_writable(void)
+static void memory_map_gives_zeroed_aligned_writable_pages(void)
 {
     const size_t sizes[] = {1, wf_page_size() - 1, wf_page_size(), wf_page_size() + 1,
                             PAGES * wf_page_size()};
@@ -71,7 +72,7 @@ static void a_mapping_is_zeroed_aligned_and_writable(void)
     }
 }
 
-static void sizes_that_cannot_be_are_refused(void)
+static void memory_map_refuses_invalid_sizes(void)
 {
     void *const untouched = &is_write;
     void *memory = untouched;
@@ -82,7 +83,7 @@ static void sizes_that_cannot_be_are_refused(void)
     CHECK(memory == untouched);
 }
 
-static void an_unmapped_page_faults_and_its_neighbours_do_not(void)
+static void memory_unmap_makes_only_its_page_fault(void)
 {
     void *memory;
     CHECK_EQ(wf_memory_map(&memory, 3 * wf_page_size()), 0);
@@ -90,12 +91,12 @@ static void an_unmapped_page_faults_and_its_neighbours_do_not(void)
     CHECK(is_faulting(page_of(memory, 1), false));
     *page_of(memory, 0) = 1;
     *page_of(memory, 2) = 1;
-    CHECK_EQ(wf_memory_unmap(memory, 3 * wf_page_size()), 0); /* with the hole */
+    CHECK_EQ(wf_memory_unmap(memory, 3 * wf_page_size()), 0); /* including the hole */
     CHECK(is_faulting(page_of(memory, 0), false));
     CHECK(is_faulting(page_of(memory, 2), false));
 }
 
-static void discarded_pages_read_as_zero_and_the_others_keep(void)
+static void memory_discard_zeroes_only_its_pages(void)
 {
     void *memory;
     CHECK_EQ(wf_memory_map(&memory, PAGES * wf_page_size()), 0);
@@ -104,13 +105,13 @@ static void discarded_pages_read_as_zero_and_the_others_keep(void)
     check_all_bytes(page_of(memory, 0), 2 * wf_page_size(), 0xa5);
     check_all_bytes(page_of(memory, 2), 3 * wf_page_size(), 0);
     check_all_bytes(page_of(memory, 5), 3 * wf_page_size(), 0xa5);
-    *page_of(memory, 2) = 7; /* and can be used again */
+    *page_of(memory, 2) = 7; /* the page is usable again */
     CHECK_EQ(*page_of(memory, 2), 7);
     CHECK_EQ(wf_memory_unmap(memory, PAGES * wf_page_size()), 0);
 }
 
-/* Where the kernel knows it; if not, nothing has changed. */
-static void pieces_go_at_once_or_not_at_all(void)
+/* Where the kernel supports it; if not, the call changes nothing. */
+static void memory_discard_pieces_discards_all_or_none(void)
 {
     void *memory;
     CHECK_EQ(wf_memory_map(&memory, PAGES * wf_page_size()), 0);
@@ -118,10 +119,10 @@ static void pieces_go_at_once_or_not_at_all(void)
     const struct iovec pieces[2] = {{page_of(memory, 1), wf_page_size()},
                                     {page_of(memory, 4), 2 * wf_page_size()}};
     wf_fault_arm(1);
-    CHECK_EQ(wf_memory_discard_pieces(pieces, 2), -ENOSYS);
+    CHECK_EQ(wf_memory_discard_ranges(pieces, 2), -ENOSYS);
     wf_fault_arm(0);
     check_all_bytes(memory, PAGES * wf_page_size(), 0xa5);
-    const int rc = wf_memory_discard_pieces(pieces, 2);
+    const int rc = wf_memory_discard_ranges(pieces, 2);
     const unsigned char left = rc == 0 ? 0 : 0xa5;
     check_all_bytes(page_of(memory, 0), wf_page_size(), 0xa5);
     check_all_bytes(page_of(memory, 1), wf_page_size(), left);
@@ -130,12 +131,13 @@ static void pieces_go_at_once_or_not_at_all(void)
     check_all_bytes(page_of(memory, 6), 2 * wf_page_size(), 0xa5);
     CHECK_EQ(wf_memory_unmap(memory, PAGES * wf_page_size()), 0);
     if (rc != 0) {
-        CHECK_EQ(wf_memory_discard_pieces(pieces, 2), -ENOSYS); /* it is not asked again */
+        /* the library does not try the system call again */
+        CHECK_EQ(wf_memory_discard_ranges(pieces, 2), -ENOSYS);
         tap_skip("this kernel has no process_madvise for itself");
     }
 }
 
-static void a_protected_page_faults_on_read_and_write(void)
+static void memory_protect_makes_reads_and_writes_fault(void)
 {
     void *memory;
     CHECK_EQ(wf_memory_map(&memory, 3 * wf_page_size()), 0);
@@ -149,9 +151,9 @@ static void a_protected_page_faults_on_read_and_write(void)
     CHECK_EQ(wf_memory_unmap(memory, 3 * wf_page_size()), 0);
 }
 
-/* Where the kernel has it.  Under an emulator that ignores the advice nothing faults, and the
- * question whether it works has to be answered with no. */
-static void a_guarded_page_faults_without_a_mapping_of_its_own(void)
+/* Where the kernel supports it.  Under an emulator that ignores the advice no access faults, and
+ * the probe must report that guards do not work. */
+static void memory_guard_faults_without_splitting_the_mapping(void)
 {
     void *memory;
     CHECK_EQ(wf_memory_map(&memory, 3 * wf_page_size()), 0);
@@ -172,28 +174,29 @@ static void a_guarded_page_faults_without_a_mapping_of_its_own(void)
     CHECK_EQ(wf_memory_unmap(memory, 3 * wf_page_size()), 0);
 }
 
-static void pages_are_touched_one_by_one(void)
+static void memory_keep_small_touches_single_pages(void)
 {
     unsigned char pages[PAGES];
     void *memory;
     CHECK_EQ(wf_memory_map(&memory, PAGES * wf_page_size()), 0);
-    (void)wf_memory_keep_small(memory, PAGES * wf_page_size()); /* a kernel may have no large */
-    CHECK_EQ(wf_memory_touched(memory, PAGES * wf_page_size(), pages), 0);
+    /* a kernel may have no large pages */
+    (void)wf_memory_no_huge_pages(memory, PAGES * wf_page_size());
+    CHECK_EQ(wf_memory_resident(memory, PAGES * wf_page_size(), pages), 0);
     check_all_bytes(pages, PAGES, 0);
     *page_of(memory, 2) = 1;
     *page_of(memory, PAGES - 1) = 1;
-    CHECK_EQ(wf_memory_touched(memory, PAGES * wf_page_size(), pages), 0);
+    CHECK_EQ(wf_memory_resident(memory, PAGES * wf_page_size(), pages), 0);
     for (size_t i = 0; i < PAGES; i++) {
         CHECK_EQ(pages[i], i == 2 || i == PAGES - 1);
     }
     CHECK_EQ(wf_memory_discard(memory, PAGES * wf_page_size()), 0);
-    CHECK_EQ(wf_memory_touched(memory, PAGES * wf_page_size(), pages), 0);
+    CHECK_EQ(wf_memory_resident(memory, PAGES * wf_page_size(), pages), 0);
     check_all_bytes(pages, PAGES, 0);
     CHECK_EQ(wf_memory_unmap(memory, PAGES * wf_page_size()), 0);
-    CHECK_EQ(wf_memory_touched(memory, PAGES * wf_page_size(), pages), -ENOMEM);
+    CHECK_EQ(wf_memory_resident(memory, PAGES * wf_page_size(), pages), -ENOMEM);
 }
 
-static void the_kernel_tells_how_many_mappings_it_allows(void)
+static void memory_map_limit_is_the_kernels(void)
 {
     unsigned long expected = 0;
     FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
@@ -205,7 +208,7 @@ static void the_kernel_tells_how_many_mappings_it_allows(void)
     CHECK_EQ(wf_mapping_count_max(), expected);
 }
 
-static void what_is_no_page_of_ours_is_refused(void)
+static void memory_calls_refuse_unmapped_or_unaligned_pages(void)
 {
     void *memory;
     CHECK_EQ(wf_memory_map(&memory, 2 * wf_page_size()), 0);
@@ -214,13 +217,13 @@ static void what_is_no_page_of_ours_is_refused(void)
     CHECK_EQ(wf_memory_unmap(memory, 0), -EINVAL);
     CHECK_EQ(wf_memory_discard(inside, 1), -EINVAL);
     CHECK_EQ(wf_memory_protect(inside, 1), -EINVAL);
-    CHECK_EQ(wf_memory_keep_small(inside, 1), -EINVAL);
+    CHECK_EQ(wf_memory_no_huge_pages(inside, 1), -EINVAL);
     CHECK_EQ(wf_memory_unmap(memory, 2 * wf_page_size()), 0);
-    CHECK_EQ(wf_memory_protect(memory, wf_page_size()), -ENOMEM); /* nothing is mapped there */
+    CHECK_EQ(wf_memory_protect(memory, wf_page_size()), -ENOMEM); /* no page is mapped there */
 }
 
-#ifdef WF_TEST_AIDS
-static void every_failure_is_reported_and_changes_nothing(void)
+#ifdef WF_TEST_HOOKS
+static void memory_calls_report_every_injected_failure(void)
 {
     void *const untouched = &is_write;
     void *memory = untouched;
@@ -240,12 +243,12 @@ static void every_failure_is_reported_and_changes_nothing(void)
     CHECK_EQ(wf_memory_guard(memory, 1), -EINVAL);
     CHECK_EQ(*byte, 9);
     wf_fault_arm(1);
-    CHECK_EQ(wf_memory_keep_small(memory, 1), -EINVAL);
+    CHECK_EQ(wf_memory_no_huge_pages(memory, 1), -EINVAL);
     unsigned char is_touched = 7;
     wf_fault_arm(1);
-    CHECK_EQ(wf_memory_touched(memory, 1, &is_touched), -EAGAIN);
+    CHECK_EQ(wf_memory_resident(memory, 1, &is_touched), -EAGAIN);
     CHECK_EQ(is_touched, 7);
-    for (uint64_t nth = 1; nth <= 2; nth++) { /* to open the file, and to read it */
+    for (uint64_t nth = 1; nth <= 2; nth++) { /* opening the file, and reading it */
         wf_fault_arm(nth);
         CHECK_EQ(wf_mapping_count_max(), 65530);
         CHECK(wf_fault_hit(NULL));
@@ -262,19 +265,19 @@ static void every_failure_is_reported_and_changes_nothing(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(the_page_size_is_the_kernels),
-    TAP_TEST(a_mapping_is_zeroed_aligned_and_writable),
-    TAP_TEST(sizes_that_cannot_be_are_refused),
-    TAP_TEST(an_unmapped_page_faults_and_its_neighbours_do_not),
-    TAP_TEST(discarded_pages_read_as_zero_and_the_others_keep),
-    TAP_TEST(pieces_go_at_once_or_not_at_all),
-    TAP_TEST(a_protected_page_faults_on_read_and_write),
-    TAP_TEST(a_guarded_page_faults_without_a_mapping_of_its_own),
-    TAP_TEST(pages_are_touched_one_by_one),
-    TAP_TEST(the_kernel_tells_how_many_mappings_it_allows),
-    TAP_TEST(what_is_no_page_of_ours_is_refused),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(every_failure_is_reported_and_changes_nothing),
+    TAP_TEST(page_size_is_the_kernels),
+    TAP_TEST(memory_map_gives_zeroed_aligned_writable_pages),
+    TAP_TEST(memory_map_refuses_invalid_sizes),
+    TAP_TEST(memory_unmap_makes_only_its_page_fault),
+    TAP_TEST(memory_discard_zeroes_only_its_pages),
+    TAP_TEST(memory_discard_pieces_discards_all_or_none),
+    TAP_TEST(memory_protect_makes_reads_and_writes_fault),
+    TAP_TEST(memory_guard_faults_without_splitting_the_mapping),
+    TAP_TEST(memory_keep_small_touches_single_pages),
+    TAP_TEST(memory_map_limit_is_the_kernels),
+    TAP_TEST(memory_calls_refuse_unmapped_or_unaligned_pages),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(memory_calls_report_every_injected_failure),
 #endif
 };
 TAP_MAIN(tests)

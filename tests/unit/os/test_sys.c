@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the system calls of I/O give negative errors, begin again after a signal, and wait
- * neither too short nor for ever, also on a kernel without the newest call. Method: real
- * descriptors; a timer that sends signals; the newest call made to be missing.
+ * Goal:   the system call wrappers of I/O return negative errors, retry after a signal, and wait
+ *         neither too short nor for ever, also on a kernel without the newest call.
+ * Method: real descriptors; a timer that sends signals; the newest call fails as missing.
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 enum { MS = 1000000 };
 
-static void a_wait_for_events_ends_in_time(void)
+static void sys_epoll_wait_ends_at_its_deadline(void)
 {
     struct epoll_event events[4];
     const int epoll_fd = wf_sys_epoll_create();
@@ -35,7 +35,8 @@ static void a_wait_for_events_ends_in_time(void)
             CHECK_EQ(wf_sys_epoll_wait(epoll_fd, events, 4, 0), 0);
             wf_sys_eventfd_add(fd);
             wf_fault_arm(is_old != 0 ? 1 : 0);
-            CHECK_EQ(wf_sys_epoll_wait(epoll_fd, events, 4, WF_FOREVER), 1); /* each is an edge */
+            /* each write is an edge */
+            CHECK_EQ(wf_sys_epoll_wait(epoll_fd, events, 4, WF_FOREVER), 1);
             CHECK(events[0].data.ptr == events);
         }
     }
@@ -54,7 +55,7 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* A signal every millisecond or less, whose handler does not restart calls by itself. */
+/* A signal every millisecond or less.  Its handler does not restart system calls. */
 static void signals_begin(void)
 {
     const struct sigaction action = {.sa_handler = on_alarm};
@@ -63,7 +64,7 @@ static void signals_begin(void)
     CHECK_EQ(setitimer(ITIMER_REAL, &timer, NULL), 0);
 }
 
-static void signals_cut_no_call_short(void)
+static void sys_calls_retry_after_signals(void)
 {
     int fds[2];
     char text[4];
@@ -73,7 +74,8 @@ static void signals_cut_no_call_short(void)
     signals_begin();
     CHECK_EQ(wf_sys_poll(fds[0], -1, POLLIN, wf_clock_now() + 20 * MS), 0);
     const int64_t until_ns = wf_clock_now() + 20 * MS;
-    while (wf_clock_now() < until_ns) { /* 0 also after a signal: who waits looks again */
+    /* 0 also after a signal: the caller checks the time again */
+    while (wf_clock_now() < until_ns) {
         const ssize_t got = wf_sys_recvfrom(fds[0], text, 1, MSG_DONTWAIT, NULL, NULL);
         CHECK_EQ(got, -EAGAIN);
     }
@@ -81,7 +83,8 @@ static void signals_cut_no_call_short(void)
     CHECK_EQ(setitimer(ITIMER_REAL, &none, NULL), 0);
     CHECK_EQ(wf_sys_sendto(fds[1], "x", 1, MSG_NOSIGNAL, NULL, 0), 1);
     CHECK_EQ(wf_sys_poll(fds[0], -1, POLLIN, WF_FOREVER), POLLIN);
-    CHECK_EQ(wf_sys_poll(fds[1], fds[0], POLLIN, WF_FOREVER), 0); /* called */
+    /* woken by the second descriptor */
+    CHECK_EQ(wf_sys_poll(fds[1], fds[0], POLLIN, WF_FOREVER), 0);
     CHECK_EQ(wf_sys_read(fds[0], text, sizeof(text)), 1);
     CHECK_EQ(wf_sys_shutdown(fds[1], SHUT_WR), 0);
     CHECK_EQ(wf_sys_read(fds[0], text, sizeof(text)), 0);
@@ -90,8 +93,8 @@ static void signals_cut_no_call_short(void)
     CHECK_EQ(wf_sys_close(fds[1]), 0);
 }
 
-/* The error of the kernel comes as it is, and errno is nobody's business. */
-static void no_descriptor_is_an_error_of_each_call(void)
+/* The wrapper returns the kernel's error; errno is irrelevant. */
+static void sys_calls_return_ebadf_without_descriptor(void)
 {
     char byte = 0;
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
@@ -114,8 +117,8 @@ static void no_descriptor_is_an_error_of_each_call(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_wait_for_events_ends_in_time),
-    TAP_TEST(signals_cut_no_call_short),
-    TAP_TEST(no_descriptor_is_an_error_of_each_call),
+    TAP_TEST(sys_epoll_wait_ends_at_its_deadline),
+    TAP_TEST(sys_calls_retry_after_signals),
+    TAP_TEST(sys_calls_return_ebadf_without_descriptor),
 };
 TAP_MAIN(tests)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a thread starts with the name, CPU, stack and signals it was asked to have; a start that
- *         fails leaves nothing behind.
- * Method: each thread asks the kernel about itself and notes the answers in plain memory, which
- *         the test reads after the join; every call on the way is made to fail in turn.
+ * Goal:   a thread starts with the name, CPU, stack and signal mask of its options; a failed start
+ *         leaves nothing behind.
+ * Method: each thread asks the kernel about itself and stores the answers in plain memory, which
+ *         the test reads after the join; every call on the way fails in turn.
  */
 #include <errno.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "aids.h"
+#include "helpers.h"
 #include "os/os.h"
 
 enum {
@@ -80,13 +80,13 @@ static bool is_same_mask(const sigset_t *a, const sigset_t *b)
 
 /* ---- start and join ------------------------------------------------------------------------ */
 
-static void a_thread_gets_its_argument_and_join_sees_its_work(void)
+static void thread_gets_its_argument_and_join_sees_its_writes(void)
 {
     (void)run(NULL);
     (void)run(&(struct wf_thread_options){.name = NULL});
 }
 
-static void threads_have_ids_of_their_own(void)
+static void thread_ids_are_distinct(void)
 {
     struct report a = run(NULL);
     CHECK_EQ(wf_thread_id(), getpid()); /* the first thread of a process has its id */
@@ -94,22 +94,23 @@ static void threads_have_ids_of_their_own(void)
     CHECK(a.id != wf_thread_id());
 }
 
-/* TSan looks a joined thread up among those it saw created, and stops at the first of a process. */
+/* TSan looks up a joined thread among the threads that it saw created, and stops at the first
+ * thread of a process. */
 #ifndef WF_TSAN
-static void a_thread_cannot_wait_for_its_own_end(void)
+static void thread_join_of_itself_fails(void)
 {
     CHECK_EQ(wf_thread_join(pthread_self()), -EDEADLK);
 }
 #endif
 
-static void the_stack_has_at_least_the_size_asked_for(void)
+static void thread_stack_has_at_least_the_requested_size(void)
 {
     struct report report = run(&(struct wf_thread_options){.stack_size = STACK_SIZE});
     CHECK(report.stack_size >= STACK_SIZE);
-    CHECK(report.stack_size < run(NULL).stack_size); /* it was not simply the default */
+    CHECK(report.stack_size < run(NULL).stack_size); /* it is not the default size */
 }
 
-static void absurd_stacks_are_refused(void)
+static void thread_start_refuses_invalid_stack_sizes(void)
 {
     struct report report;
     const pthread_t untouched = pthread_self();
@@ -123,7 +124,7 @@ static void absurd_stacks_are_refused(void)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static void the_name_is_visible_from_the_first_instruction(void)
+static void thread_name_is_set_before_its_function_runs(void)
 {
     static const struct {
         const char *given;
@@ -143,7 +144,7 @@ static void the_name_is_visible_from_the_first_instruction(void)
     }
 }
 
-static void the_name_need_not_outlive_the_call(void)
+static void thread_name_is_copied(void)
 {
     for (int i = 0; i < 100; i++) {
         struct report report = {.input = 21};
@@ -157,7 +158,7 @@ static void the_name_need_not_outlive_the_call(void)
     }
 }
 
-static void a_thread_can_rename_itself(void)
+static void thread_set_name_renames_the_caller(void)
 {
     char name[WF_THREAD_NAME_MAX + 1];
     CHECK_EQ(wf_thread_set_name("renamed to something long"), 0);
@@ -167,7 +168,7 @@ static void a_thread_can_rename_itself(void)
 
 /* ---- CPUs ---------------------------------------------------------------------------------- */
 
-static void a_bound_thread_runs_on_its_cpu_and_its_creator_stays_free(void)
+static void thread_binding_affects_only_the_new_thread(void)
 {
     cpu_set_t before;
     cpu_set_t after;
@@ -181,7 +182,7 @@ static void a_bound_thread_runs_on_its_cpu_and_its_creator_stays_free(void)
     CHECK(CPU_EQUAL(&before, &after));
 }
 
-static void a_cpu_counts_only_when_bound(void)
+static void thread_cpu_option_is_ignored_unless_bound(void)
 {
     cpu_set_t own;
     CHECK_EQ(sched_getaffinity(0, sizeof(own), &own), 0);
@@ -189,7 +190,7 @@ static void a_cpu_counts_only_when_bound(void)
     CHECK(CPU_EQUAL(&own, &report.cpus));
 }
 
-static void a_cpu_that_is_not_there_is_refused(void)
+static void thread_start_refuses_missing_cpu(void)
 {
     const int cpus[] = {-1, INT32_MIN, WF_CPU_MAX - 1, WF_CPU_MAX, INT32_MAX};
     cpu_set_t before;
@@ -208,7 +209,7 @@ static void a_cpu_that_is_not_there_is_refused(void)
     CHECK(CPU_EQUAL(&before, &after));
 }
 
-static void a_thread_can_bind_itself(void)
+static void thread_bind_binds_the_caller(void)
 {
     cpu_set_t cpus;
     const int cpu = first_allowed_cpu();
@@ -232,11 +233,11 @@ static bool is_fault_signal(int number)
     return false;
 }
 
-static void a_thread_takes_no_signal_but_its_own_faults(void)
+static void thread_blocks_all_signals_except_faults(void)
 {
     sigset_t all;
     sigset_t before;
-    sigset_t blockable; /* not all are: the kernel, libc and emulators keep some to themselves */
+    sigset_t blockable; /* the kernel, libc and emulators keep some signals unblocked */
     sigset_t after;
     (void)sigfillset(&all);
     CHECK_EQ(pthread_sigmask(SIG_SETMASK, &all, &before), 0);
@@ -251,7 +252,7 @@ static void a_thread_takes_no_signal_but_its_own_faults(void)
     }
 }
 
-static void a_signal_that_the_creator_blocks_stays_blocked(void)
+static void thread_keeps_signals_blocked_that_its_creator_blocks(void)
 {
     sigset_t wanted;
     sigset_t after;
@@ -270,7 +271,7 @@ static void a_signal_that_the_creator_blocks_stays_blocked(void)
 
 enum { EXIT_FROM_HANDLER = 42 };
 
-static void leave_from_handler(int number)
+static void exit_from_handler(int number)
 {
     _exit(number == SIGSEGV ? EXIT_FROM_HANDLER : 1);
 }
@@ -284,7 +285,7 @@ static void *fault(void *arg)
 
 static void fault_in_a_thread(void)
 {
-    struct sigaction action = {.sa_handler = leave_from_handler};
+    struct sigaction action = {.sa_handler = exit_from_handler};
     void *page;
     pthread_t thread;
     CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
@@ -294,7 +295,7 @@ static void fault_in_a_thread(void)
     CHECK_EQ(wf_thread_join(thread), 0);
 }
 
-static void a_fault_in_a_thread_reaches_the_programs_handler(void)
+static void thread_fault_reaches_the_programs_handler(void)
 {
     char text[1024];
     int status = tap_run_child(fault_in_a_thread, text, sizeof(text));
@@ -302,10 +303,10 @@ static void a_fault_in_a_thread_reaches_the_programs_handler(void)
     CHECK_EQ(WEXITSTATUS(status), EXIT_FROM_HANDLER);
 }
 
-/* ---- failure ------------------------------------------------------------------------------- */
+/* ---- injected failures --------------------------------------------------------------------- */
 
-#ifdef WF_TEST_AIDS
-static void a_start_that_fails_leaves_nothing_behind(void)
+#ifdef WF_TEST_HOOKS
+static void thread_start_failure_leaves_nothing_behind(void)
 {
     static const struct {
         const char *what;
@@ -346,7 +347,7 @@ static void a_start_that_fails_leaves_nothing_behind(void)
     }
 }
 
-static void a_failed_call_about_the_calling_thread_is_reported(void)
+static void thread_self_calls_report_injected_failures(void)
 {
     wf_fault_arm(1);
     CHECK_EQ(wf_thread_set_name("x"), -EPERM);
@@ -356,26 +357,26 @@ static void a_failed_call_about_the_calling_thread_is_reported(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_thread_gets_its_argument_and_join_sees_its_work),
-    TAP_TEST(threads_have_ids_of_their_own),
+    TAP_TEST(thread_gets_its_argument_and_join_sees_its_writes),
+    TAP_TEST(thread_ids_are_distinct),
 #ifndef WF_TSAN
-    TAP_TEST(a_thread_cannot_wait_for_its_own_end),
+    TAP_TEST(thread_join_of_itself_fails),
 #endif
-    TAP_TEST(the_stack_has_at_least_the_size_asked_for),
-    TAP_TEST(absurd_stacks_are_refused),
-    TAP_TEST(the_name_is_visible_from_the_first_instruction),
-    TAP_TEST(the_name_need_not_outlive_the_call),
-    TAP_TEST(a_thread_can_rename_itself),
-    TAP_TEST(a_bound_thread_runs_on_its_cpu_and_its_creator_stays_free),
-    TAP_TEST(a_cpu_counts_only_when_bound),
-    TAP_TEST(a_cpu_that_is_not_there_is_refused),
-    TAP_TEST(a_thread_can_bind_itself),
-    TAP_TEST(a_thread_takes_no_signal_but_its_own_faults),
-    TAP_TEST(a_signal_that_the_creator_blocks_stays_blocked),
-    TAP_TEST(a_fault_in_a_thread_reaches_the_programs_handler),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(a_start_that_fails_leaves_nothing_behind),
-    TAP_TEST(a_failed_call_about_the_calling_thread_is_reported),
+    TAP_TEST(thread_stack_has_at_least_the_requested_size),
+    TAP_TEST(thread_start_refuses_invalid_stack_sizes),
+    TAP_TEST(thread_name_is_set_before_its_function_runs),
+    TAP_TEST(thread_name_is_copied),
+    TAP_TEST(thread_set_name_renames_the_caller),
+    TAP_TEST(thread_binding_affects_only_the_new_thread),
+    TAP_TEST(thread_cpu_option_is_ignored_unless_bound),
+    TAP_TEST(thread_start_refuses_missing_cpu),
+    TAP_TEST(thread_bind_binds_the_caller),
+    TAP_TEST(thread_blocks_all_signals_except_faults),
+    TAP_TEST(thread_keeps_signals_blocked_that_its_creator_blocks),
+    TAP_TEST(thread_fault_reaches_the_programs_handler),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(thread_start_failure_leaves_nothing_behind),
+    TAP_TEST(thread_self_calls_report_injected_failures),
 #endif
 };
 TAP_MAIN(tests)

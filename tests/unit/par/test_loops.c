@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   loops, sums, maps and prefix sums give what their plain forms give, for every size, with
- *         one worker and many, with bodies that wait, and say what is wrong with their arguments.
- * Method: each index counts itself in plain memory, so one that is left out or done twice is seen;
- *         sums are of things that do not commute; the rest is compared with a loop.
+ * Goal:   parallel for, reduce, map and scan give the results of their sequential forms, for every
+ *         size, with one worker and many, with bodies that suspend, and refuse bad arguments.
+ * Method: each index counts itself in plain memory, so a skipped or repeated index is noticed;
+ *         reductions use operations that do not commute; the rest is compared with a loop.
  */
 #include <string.h>
 
-#include "fault_aids.h"
+#include "fault_helpers.h"
 #include "par/par.h"
 
 /* ---- loops ----------------------------------------------------------------------------------- */
@@ -49,12 +49,12 @@ static intptr_t loop_over_sizes(void *arg)
     return 0;
 }
 
-static void a_loop_does_each_index_once(void)
+static void for_runs_each_index_once(void)
 {
     run_under(EVERYWHERE, loop_over_sizes);
 }
 
-static void outside_of_tasks_a_loop_runs_alone(void)
+static void for_outside_a_task_runs_sequentially(void)
 {
     CHECK_EQ(loop_over_sizes(NULL), 0);
 }
@@ -79,12 +79,12 @@ static intptr_t loop_and_wait(void *arg)
     return 0;
 }
 
-static void a_body_may_wait(void)
+static void for_body_may_suspend(void)
 {
     run_under(EVERYWHERE, loop_and_wait);
 }
 
-/* Two bodies that wait for each other: one worker alone would not come to the end. */
+/* Two bodies that wait for each other: a single worker would not reach the end. */
 struct meeting {
     wf_atomic_u32 here;
 };
@@ -107,7 +107,7 @@ static intptr_t meet_in_a_loop(void *arg)
     return 0;
 }
 
-static void a_loop_spreads_over_workers_that_have_time(void)
+static void for_spreads_over_idle_workers(void)
 {
     run_under(ON_SEVERAL_THAT_STEAL, meet_in_a_loop);
 }
@@ -119,7 +119,7 @@ struct stop {
     wf_atomic_u32 done;
 };
 
-static void stay_a_while(size_t lo, size_t hi, void *arg)
+static void run_until_stopped(size_t lo, size_t hi, void *arg)
 {
     struct stop *stop = arg;
     raise_by_one(&stop->begun);
@@ -131,7 +131,7 @@ static void stay_a_while(size_t lo, size_t hi, void *arg)
 
 static intptr_t loop_until_cancelled(void *arg)
 {
-    return weft_for(0, 1000000, 1, stay_a_while, arg);
+    return weft_for(0, 1000000, 1, run_until_stopped, arg);
 }
 
 static intptr_t cancel_a_loop(void *arg)
@@ -146,7 +146,7 @@ static intptr_t cancel_a_loop(void *arg)
     return 0;
 }
 
-static void a_cancelled_loop_ends_early(void)
+static void for_cancelled_ends_early(void)
 {
     run_under(EVERYWHERE, cancel_a_loop);
 }
@@ -162,7 +162,7 @@ static intptr_t loop_out_of_time(void *arg)
     return 0;
 }
 
-static void a_loop_out_of_time_does_not_begin(void)
+static void for_past_its_deadline_does_not_begin(void)
 {
     run_under(EVERYWHERE, loop_out_of_time);
 }
@@ -179,8 +179,8 @@ static void add_sums(void *value, const void *right, void *arg)
     *(size_t *)value += *(const size_t *)right;
 }
 
-/* Behind a shield all of it is done, the pieces that others took as well, though the time is over.
- */
+/* Behind a shield the whole loop runs, also the chunks that thieves took, although the deadline has
+ * passed. */
 static intptr_t meet_behind_a_shield(void *arg)
 {
     (void)arg;
@@ -201,14 +201,14 @@ static intptr_t meet_behind_a_shield(void *arg)
     return 0;
 }
 
-static void a_loop_behind_a_shield_is_done_to_its_end(void)
+static void for_behind_a_shield_runs_to_its_end(void)
 {
     run_under(ON_SEVERAL_THAT_STEAL, meet_behind_a_shield);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+/* ---- reduce ---------------------------------------------------------------------------------- */
 
-/* x -> a x + b: to apply one after the other is associative and not commutative. */
+/* x -> a x + b: composition is associative and not commutative. */
 struct affine {
     uint64_t a;
     uint64_t b;
@@ -249,13 +249,13 @@ static intptr_t reduce_over_sizes(void *arg)
     return 0;
 }
 
-static void a_sum_keeps_its_order(void)
+static void reduce_keeps_order(void)
 {
     run_under(EVERYWHERE, reduce_over_sizes);
     CHECK_EQ(reduce_over_sizes(NULL), 0);
 }
 
-/* A value that is too large for a frame: how often each byte occurs. */
+/* A value that is too large for a frame: the number of occurrences of each byte. */
 struct histogram {
     uint64_t counts[256];
 };
@@ -286,7 +286,7 @@ static intptr_t reduce_large_values(void *arg)
 {
     (void)arg;
     struct histogram sum;
-    memset(&sum, 1, sizeof(sum)); /* it begins with zero bytes all the same */
+    memset(&sum, 1, sizeof(sum)); /* the result starts from zero bytes all the same */
     CHECK_EQ(weft_reduce(0, 256 * 100, 1, &histograms, &sum), 0);
     for (size_t i = 0; i < 256; i++) {
         CHECK_EQ(sum.counts[i], 100);
@@ -294,7 +294,7 @@ static intptr_t reduce_large_values(void *arg)
     return 0;
 }
 
-static void a_sum_may_be_large(void)
+static void reduce_supports_large_values(void)
 {
     run_under(EVERYWHERE, reduce_large_values);
 }
@@ -307,7 +307,7 @@ static intptr_t reduce_without_memory(void *arg)
     return 0;
 }
 
-static void a_sum_without_memory_is_not_split(void)
+static void reduce_without_memory_runs_sequentially(void)
 {
     fail_each(reduce_without_memory, 0);
 }
@@ -333,12 +333,12 @@ static intptr_t cancel_a_sum(void *arg)
     return 0;
 }
 
-static void a_cancelled_sum_says_so(void)
+static void reduce_cancelled_returns_ecanceled(void)
 {
     run_under(EVERYWHERE, cancel_a_sum);
 }
 
-/* ---- maps ------------------------------------------------------------------------------------ */
+/* ---- map ------------------------------------------------------------------------------------- */
 
 static void square(const void *item, void *result, void *arg)
 {
@@ -366,12 +366,12 @@ static intptr_t map_some(void *arg)
     return 0;
 }
 
-static void a_map_has_a_result_for_each_item(void)
+static void map_has_a_result_for_each_item(void)
 {
     run_under(EVERYWHERE, map_some);
 }
 
-/* ---- prefix sums ----------------------------------------------------------------------------- */
+/* ---- scan ------------------------------------------------------------------------------------ */
 
 static intptr_t scan_numbers(void *arg)
 {
@@ -382,7 +382,7 @@ static intptr_t scan_numbers(void *arg)
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
         for (size_t i = 0; i < counts[c]; i++) {
             numbers[i] = (int64_t)(i % 17) - 5;
-            reals[i] = (double)(i % 9); /* whole numbers: rounded nowhere */
+            reals[i] = (double)(i % 9); /* whole numbers: no rounding */
         }
         CHECK_EQ(weft_scan_i64(numbers, counts[c]), 0);
         CHECK_EQ(weft_scan_f64(reals, counts[c]), 0);
@@ -398,7 +398,7 @@ static intptr_t scan_numbers(void *arg)
     return 0;
 }
 
-static void a_prefix_sum_is_that_of_a_loop(void)
+static void scan_matches_a_sequential_loop(void)
 {
     run_under(EVERYWHERE, scan_numbers);
     CHECK_EQ(scan_numbers(NULL), 0);
@@ -421,12 +421,12 @@ static intptr_t scan_what_does_not_commute(void *arg)
     return 0;
 }
 
-static void a_prefix_sum_keeps_its_order(void)
+static void scan_keeps_order(void)
 {
     run_under(EVERYWHERE, scan_what_does_not_commute);
 }
 
-/* A task that was asked to end has whole sums all the same. */
+/* A cancelled task gets complete sums all the same. */
 static intptr_t scan_when_cancelled(void *arg)
 {
     raise_by_one(arg);
@@ -456,7 +456,7 @@ static intptr_t scan_out_of_time(void *arg)
     return 0;
 }
 
-static void a_prefix_sum_is_not_cut_short(void)
+static void scan_runs_to_its_end_though_cancelled(void)
 {
     run_under(EVERYWHERE, cancel_a_scan);
     run_under(EVERYWHERE, scan_out_of_time);
@@ -470,49 +470,49 @@ static intptr_t scan_without_memory(void *arg)
     return 0;
 }
 
-static void a_prefix_sum_needs_no_memory(void)
+static void scan_allocates_nothing(void)
 {
     fail_each(scan_without_memory, 0);
 }
 
-/* ---- pace ------------------------------------------------------------------------------------ */
+/* ---- grain ----------------------------------------------------------------------------------- */
 
-static void pieces_become_as_long_as_they_should(void)
+static void grain_adapts_to_the_target_duration(void)
 {
-    struct wf_pace pace = wf_pace_of(0);
-    CHECK_EQ(pace.piece, 1);
-    wf_pace_adapt(&pace, 1, 10); /* far too short */
-    CHECK_EQ(pace.piece, 4);
-    wf_pace_adapt(&pace, 4, WF_PIECE_NS / 4);
-    CHECK_EQ(pace.piece, 8);
-    wf_pace_adapt(&pace, 1000, WF_PIECE_NS); /* as it should be */
-    CHECK_EQ(pace.piece, 8);
-    wf_pace_adapt(&pace, 1000, 10 * WF_PIECE_NS);
-    CHECK_EQ(pace.piece, 100);
-    wf_pace_adapt(&pace, 3, 1000 * WF_PIECE_NS);
-    CHECK_EQ(pace.piece, 1);
-    wf_pace_adapt(&pace, SIZE_MAX, 1);
-    CHECK(pace.piece == SIZE_MAX);
-    CHECK_EQ(wf_pace_of(5).piece, 5);
+    struct wf_grain grain = wf_grain_of(0);
+    CHECK_EQ(grain.chunk, 1);
+    wf_grain_adapt(&grain, 1, 10); /* far too short */
+    CHECK_EQ(grain.chunk, 4);
+    wf_grain_adapt(&grain, 4, WF_CHUNK_NS / 4);
+    CHECK_EQ(grain.chunk, 8);
+    wf_grain_adapt(&grain, 1000, WF_CHUNK_NS); /* the right length */
+    CHECK_EQ(grain.chunk, 8);
+    wf_grain_adapt(&grain, 1000, 10 * WF_CHUNK_NS);
+    CHECK_EQ(grain.chunk, 100);
+    wf_grain_adapt(&grain, 3, 1000 * WF_CHUNK_NS);
+    CHECK_EQ(grain.chunk, 1);
+    wf_grain_adapt(&grain, SIZE_MAX, 1);
+    CHECK(grain.chunk == SIZE_MAX);
+    CHECK_EQ(wf_grain_of(5).chunk, 5);
 }
 
-static void what_is_short_is_not_split(void)
+static void grain_does_not_fork_short_loops(void)
 {
-    struct wf_pace pace = wf_pace_of(0);
-    CHECK(wf_pace_is_worth(&pace, WF_PIECES_FEW - 1)); /* each may be long */
-    CHECK(!wf_pace_is_worth(&pace, WF_PIECES_FEW));
-    wf_pace_adapt(&pace, 1, 20); /* too short to be sure of */
-    CHECK(!wf_pace_is_worth(&pace, 1000000));
-    wf_pace_adapt(&pace, 100, WF_PIECE_NS);
-    CHECK(!wf_pace_is_worth(&pace, 199));
-    CHECK(wf_pace_is_worth(&pace, 200));
-    pace = wf_pace_of(7);
-    CHECK(wf_pace_is_worth(&pace, 8)); /* as it was asked for */
+    struct wf_grain grain = wf_grain_of(0);
+    CHECK(wf_grain_is_worth_forking(&grain, WF_CHUNK_FIRST - 1)); /* each item may take long */
+    CHECK(!wf_grain_is_worth_forking(&grain, WF_CHUNK_FIRST));
+    wf_grain_adapt(&grain, 1, 20); /* too short to measure */
+    CHECK(!wf_grain_is_worth_forking(&grain, 1000000));
+    wf_grain_adapt(&grain, 100, WF_CHUNK_NS);
+    CHECK(!wf_grain_is_worth_forking(&grain, 199));
+    CHECK(wf_grain_is_worth_forking(&grain, 200));
+    grain = wf_grain_of(7);
+    CHECK(wf_grain_is_worth_forking(&grain, 8)); /* the grain that was requested */
 }
 
 /* ---- misuse ---------------------------------------------------------------------------------- */
 
-static void bad_arguments_are_refused(void)
+static void par_refuses_bad_arguments(void)
 {
     int64_t number = 1;
     weft_reducer bad[4];
@@ -544,24 +544,24 @@ static void bad_arguments_are_refused(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_loop_does_each_index_once),
-    TAP_TEST(outside_of_tasks_a_loop_runs_alone),
-    TAP_TEST(a_body_may_wait),
-    TAP_TEST(a_loop_spreads_over_workers_that_have_time),
-    TAP_TEST(a_cancelled_loop_ends_early),
-    TAP_TEST(a_loop_out_of_time_does_not_begin),
-    TAP_TEST(a_loop_behind_a_shield_is_done_to_its_end),
-    TAP_TEST(a_sum_keeps_its_order),
-    TAP_TEST(a_sum_may_be_large),
-    TAP_TEST(a_sum_without_memory_is_not_split),
-    TAP_TEST(a_cancelled_sum_says_so),
-    TAP_TEST(a_map_has_a_result_for_each_item),
-    TAP_TEST(a_prefix_sum_is_that_of_a_loop),
-    TAP_TEST(a_prefix_sum_keeps_its_order),
-    TAP_TEST(a_prefix_sum_is_not_cut_short),
-    TAP_TEST(a_prefix_sum_needs_no_memory),
-    TAP_TEST(pieces_become_as_long_as_they_should),
-    TAP_TEST(what_is_short_is_not_split),
-    TAP_TEST(bad_arguments_are_refused),
+    TAP_TEST(for_runs_each_index_once),
+    TAP_TEST(for_outside_a_task_runs_sequentially),
+    TAP_TEST(for_body_may_suspend),
+    TAP_TEST(for_spreads_over_idle_workers),
+    TAP_TEST(for_cancelled_ends_early),
+    TAP_TEST(for_past_its_deadline_does_not_begin),
+    TAP_TEST(for_behind_a_shield_runs_to_its_end),
+    TAP_TEST(reduce_keeps_order),
+    TAP_TEST(reduce_supports_large_values),
+    TAP_TEST(reduce_without_memory_runs_sequentially),
+    TAP_TEST(reduce_cancelled_returns_ecanceled),
+    TAP_TEST(map_has_a_result_for_each_item),
+    TAP_TEST(scan_matches_a_sequential_loop),
+    TAP_TEST(scan_keeps_order),
+    TAP_TEST(scan_runs_to_its_end_though_cancelled),
+    TAP_TEST(scan_allocates_nothing),
+    TAP_TEST(grain_adapts_to_the_target_duration),
+    TAP_TEST(grain_does_not_fork_short_loops),
+    TAP_TEST(par_refuses_bad_arguments),
 };
 TAP_MAIN(tests)

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a sorted array holds the items it held before, in order, and in the order they had where
- *         they are equal; for every size of array and item, and whatever order they came in.
- * Method: items with a key of which there are many, few or one, and a number; compared with a
- *         counting of the items and, for stability, with their numbers.
+ * Goal:   a sorted array holds the same items as before, in order; equal items keep their order;
+ *         for every size of array and item, and every initial order.
+ * Method: items with many, few or one distinct key, and a number; compared with a count of the
+ *         items and, for stability, with their numbers.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "abandon_helpers.h"
 #include "base/base.h"
-#include "fault_aids.h"
+#include "fault_helpers.h"
 
 enum { MANY = 10000 };
 
 static const size_t counts[] = {0, 1, 2, 7, 8, 9, 17, 100, 1000, 4097, MANY};
 enum { COUNTS = sizeof(counts) / sizeof(counts[0]) };
 
-/* ---- orders in which items come -------------------------------------------------------------- */
+/* ---- initial orders -------------------------------------------------------------------------- */
 
 enum order { RANDOM, FEW_KEYS, ONE_KEY, SORTED, REVERSED, SAW, ORDERS };
 
@@ -49,7 +50,7 @@ static int compare_u32(const void *a, const void *b, void *arg)
     return (x > y) - (x < y);
 }
 
-static int compare_u32_plainly(const void *a, const void *b)
+static int compare_u32_qsort(const void *a, const void *b)
 {
     return compare_u32(a, b, NULL);
 }
@@ -68,14 +69,14 @@ static intptr_t sort_numbers(void *arg)
                 expected[i] = items[i];
             }
             CHECK_EQ(weft_sort(items, counts[c], sizeof(items[0]), compare_u32, NULL), 0);
-            qsort(expected, counts[c], sizeof(expected[0]), compare_u32_plainly);
+            qsort(expected, counts[c], sizeof(expected[0]), compare_u32_qsort);
             CHECK(memcmp(items, expected, counts[c] * sizeof(items[0])) == 0);
         }
     }
     return 0;
 }
 
-static void numbers_are_sorted_as_by_qsort(void)
+static void sort_of_numbers_matches_qsort(void)
 {
     run_under(EVERYWHERE, sort_numbers);
     CHECK_EQ(sort_numbers(NULL), 0); /* outside of tasks too */
@@ -83,10 +84,10 @@ static void numbers_are_sorted_as_by_qsort(void)
 
 /* ---- items of any size ----------------------------------------------------------------------- */
 
-/* The key is in the first bytes, the number behind it, and the rest follows from these. */
+/* The key is in the first bytes, the number follows, and the rest is derived from both. */
 struct layout {
     size_t size;
-    bool is_compared; /* arg is seen by the comparison */
+    bool is_compared; /* the comparison sees arg */
 };
 
 static uint32_t word_at(const void *item, size_t offset)
@@ -155,7 +156,7 @@ static intptr_t sort_items_stably(void *arg)
     return 0;
 }
 
-static void equal_items_keep_their_order(void)
+static void sort_is_stable(void)
 {
     run_under(EVERYWHERE, sort_items_stably);
 }
@@ -177,12 +178,12 @@ static intptr_t sort_many_equal_ones(void *arg)
     return 0;
 }
 
-static void large_merges_keep_the_order_too(void)
+static void sort_is_stable_in_large_merges(void)
 {
     run_under(EVERYWHERE, sort_many_equal_ones);
 }
 
-/* ---- comparisons that wait ------------------------------------------------------------------- */
+/* ---- comparisons that suspend ---------------------------------------------------------------- */
 
 static int compare_and_yield(const void *a, const void *b, void *arg)
 {
@@ -206,7 +207,7 @@ static intptr_t sort_and_yield(void *arg)
     return 0;
 }
 
-static void a_comparison_may_let_others_run(void)
+static void sort_comparison_may_yield(void)
 {
     run_under(EVERYWHERE, sort_and_yield);
 }
@@ -224,7 +225,7 @@ static intptr_t sort_without_memory(void *arg)
     const int rc = weft_sort_stable(items, 1000, sizeof(items[0]), compare_u32, NULL);
     CHECK(rc == 0 || rc == -ENOMEM);
     for (uint32_t i = 0; i < 1000; i++) {
-        CHECK_EQ(items[i], rc == 0 ? i : i * 7919 % 1000); /* or nothing was changed */
+        CHECK_EQ(items[i], rc == 0 ? i : i * 7919 % 1000); /* otherwise nothing was changed */
         items[i] = i * 7919 % 1000;
     }
     CHECK_EQ(weft_sort(items, 1000, sizeof(items[0]), compare_u32, NULL), 0);
@@ -236,7 +237,7 @@ static intptr_t sort_without_memory(void *arg)
     return 0;
 }
 
-static void without_memory_items_are_sorted_in_place(void)
+static void sort_without_memory_works_in_place(void)
 {
     fail_each(sort_without_memory, 1);
 }
@@ -269,13 +270,65 @@ static intptr_t await_failed_sorts(void *arg)
     return 0;
 }
 
-/* LeakSanitizer sees whether what the sort has allocated went back. */
-static void a_comparison_may_fail_its_task(void)
+/* LeakSanitizer reports it if the sort's memory is not freed. */
+static void sort_comparison_may_fail_its_task(void)
 {
     run_under(EVERYWHERE, await_failed_sorts);
 }
 
-static void bad_arguments_are_refused(void)
+/* What the task of an abandoned sort waits in. */
+static wf_atomic_u32 is_comparing;
+
+static int compare_for_ever(const void *a, const void *b, void *arg)
+{
+    (void)a;
+    (void)b;
+    (void)arg;
+    CHECK_EQ(weft_shield(1), 0);
+    raise_by_one(&is_comparing);
+    (void)weft_sleep(WEFT_NEVER); /* ends with the runtime */
+    return 0;
+}
+
+static intptr_t sort_for_ever(void *arg)
+{
+    static uint32_t items[200];
+    (void)arg;
+    return weft_sort(items, 200, sizeof(items[0]), compare_for_ever, NULL);
+}
+
+static int compare_and_check(const void *a, const void *b, void *arg)
+{
+    CHECK_EQ(weft_check(), 0);
+    return compare_u32(a, b, arg);
+}
+
+static intptr_t compare_and_spend(void *arg)
+{
+    uint32_t items[] = {2, 1};
+    (void)arg;
+    return weft_sort(items, 2, sizeof(items[0]), compare_and_check, NULL);
+}
+
+static void sort_abandoned_in_a_comparison_frees_its_memory(void)
+{
+    for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
+        weft_runtime *runtime = NULL;
+        const uint64_t before = blocks_out();
+        wf_store_relaxed(&is_comparing, 0); /* relaxed: the spawn orders it */
+        CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
+        weft_task *task = go_into(runtime, sort_for_ever, NULL);
+        wait_for(&is_comparing, 1);
+        CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
+        CHECK_EQ(weft_await(task), -ECANCELED);
+        CHECK_EQ(blocks_out(), before);
+    }
+    const uint64_t before = blocks_out();
+    abandon_in_yield(compare_and_spend, NULL);
+    CHECK_EQ(blocks_out(), before);
+}
+
+static void sort_refuses_bad_arguments(void)
 {
     uint32_t items[2] = {2, 1};
     CHECK_EQ(weft_sort(items, 2, 4, NULL, NULL), -EINVAL);
@@ -288,9 +341,13 @@ static void bad_arguments_are_refused(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(numbers_are_sorted_as_by_qsort),  TAP_TEST(equal_items_keep_their_order),
-    TAP_TEST(large_merges_keep_the_order_too), TAP_TEST(a_comparison_may_let_others_run),
-    TAP_TEST(a_comparison_may_fail_its_task),  TAP_TEST(without_memory_items_are_sorted_in_place),
-    TAP_TEST(bad_arguments_are_refused),
+    TAP_TEST(sort_of_numbers_matches_qsort),
+    TAP_TEST(sort_is_stable),
+    TAP_TEST(sort_is_stable_in_large_merges),
+    TAP_TEST(sort_comparison_may_yield),
+    TAP_TEST(sort_comparison_may_fail_its_task),
+    TAP_TEST(sort_without_memory_works_in_place),
+    TAP_TEST(sort_refuses_bad_arguments),
+    TAP_TEST(sort_abandoned_in_a_comparison_frees_its_memory),
 };
 TAP_MAIN(tests)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the deque gives its owner the newest and a thief the oldest, grows without losing an
+ * Goal:   the deque gives its owner the newest item and a thief the oldest, grows without losing an
  *         item or a buffer, and survives every refused allocation.
- * Method: first alone; then one operation stopped after each of its instructions while another
- *         happens (step.h); then real threads that steal while the owner makes it grow.  More
- *         threads race in test_ledger.c.
+ * Method: first in one thread; then one operation stopped after each of its instructions while
+ *         another happens (step.h); then real threads that steal while the owner makes the deque
+ *         grow.  More threads race in test_ledger.c.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +21,8 @@
 enum {
     SMALLEST = WF_DEQUE_CAPACITY_MIN,
     ITEMS = 1024,
-    LIMIT_STEPPED_S = 120, /* a trap an instruction, and they are slow on some virtual machines */
+    /* one trap per instruction, and traps are slow on some virtual machines */
+    LIMIT_STEPPED_S = 120,
 };
 
 static struct item items[ITEMS];
@@ -38,7 +39,7 @@ static void fill(struct wf_deque *deque, size_t from, size_t to)
     }
 }
 
-/* The index of what a thief got; -1 for none. */
+/* The index of the item that a thief got; -1 for none. */
 static int64_t stolen_index(struct wf_deque *deque)
 {
     struct wf_node *node = NULL;
@@ -77,11 +78,11 @@ static uint64_t blocks_allocated(void)
     return stats.allocated;
 }
 
-/* ---- alone --------------------------------------------------------------------------------- */
+/* ---- single thread ------------------------------------------------------------------------- */
 
 /* part of S0.13 (the local queue is LIFO), S2.22 (push and pop), S2.40 (newest first, empty), part
- * of S3.7, part of S3.10: what a worker makes of it see tests/unit/sched/test_order.c */
-static void the_owner_gets_the_newest_first(void)
+ * of S3.7, part of S3.10: tests/unit/sched/test_order.c shows how a worker uses it */
+static void deque_pop_returns_the_newest(void)
 {
     struct wf_deque deque;
     init(&deque);
@@ -98,9 +99,9 @@ static void the_owner_gets_the_newest_first(void)
     wf_deque_done(&deque);
 }
 
-/* S0.15 (the victim's FIFO end), S2.13 (three tasks: the thief gets the first, the owner goes on
+/* S0.15 (the victim's FIFO end), S2.13 (three tasks: the thief gets the first, the owner continues
  * with the third), S2.40 (oldest stolen); S3.14 (thieves take at the top) */
-static void a_thief_gets_the_oldest(void)
+static void deque_steal_returns_the_oldest(void)
 {
     struct wf_deque deque;
     init(&deque);
@@ -116,8 +117,9 @@ static void a_thief_gets_the_oldest(void)
     wf_deque_done(&deque);
 }
 
-/* S2.14 (only one end is synchronised); S3.13, S3.14 (bottom is the owner's, top the thieves') */
-static void owner_and_thieves_write_different_ends(void)
+/* S2.14 (only one end is synchronised); S3.13, S3.14 (the owner writes bottom, thieves write
+ * top) */
+static void deque_owner_writes_bottom_thieves_write_top(void)
 {
     struct wf_deque deque;
     init(&deque);
@@ -133,7 +135,8 @@ static void owner_and_thieves_write_different_ends(void)
         CHECK_EQ(wf_load_relaxed(&deque.bottom), 5);
         CHECK_EQ(wf_load_relaxed(&deque.top), taken);
     }
-    CHECK(wf_deque_pop(&deque) != NULL); /* the last item alone is won at the thieves' end */
+    /* the owner takes only the last item at the thieves' end */
+    CHECK(wf_deque_pop(&deque) != NULL);
     CHECK_EQ(wf_load_relaxed(&deque.top), 5);
     CHECK_EQ(wf_load_relaxed(&deque.bottom), 5);
     CHECK_EQ(alignof(struct wf_deque), WF_CACHE_LINE);
@@ -163,8 +166,8 @@ static void check_growth(wf_deque_pos offset)
     wf_deque_done(&deque);
 }
 
-/* S0.24, S3.13 (growable); part of behaviour 7 (buffers come back) */
-static void growth_keeps_every_item_in_its_place(void)
+/* S0.24, S3.13 (growable); part of behaviour 7 (buffers are freed) */
+static void deque_growth_keeps_every_item_in_place(void)
 {
     uint64_t before = blocks_out();
     for (wf_deque_pos offset = 0; offset <= SMALLEST; offset++) {
@@ -173,7 +176,7 @@ static void growth_keeps_every_item_in_its_place(void)
     CHECK_EQ(blocks_out(), before);
 }
 
-static void positions_wrap_without_a_trace(void)
+static void deque_positions_wrap_around(void)
 {
     for (wf_deque_pos before = 0; before <= ITEMS; before += 7) {
         check_growth((wf_deque_pos)0 - before);
@@ -182,8 +185,9 @@ static void positions_wrap_without_a_trace(void)
     }
 }
 
-/* A worker that always has a few items never makes its deque grow, however many pass through. */
-static void a_deque_with_room_never_allocates(void)
+/* A worker that always has a few items never makes its deque grow, however many items pass
+ * through. */
+static void deque_with_free_slots_never_allocates(void)
 {
     struct wf_deque deque;
     init(&deque);
@@ -200,7 +204,7 @@ static void a_deque_with_room_never_allocates(void)
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-static void absurd_sizes_are_refused(void)
+static void deque_init_refuses_invalid_sizes(void)
 {
     const size_t sizes[] = {
         0, 1, 3, 8, SMALLEST - 1, SMALLEST + 1, 24, (size_t)WF_DEQUE_CAPACITY_MAX * 2, SIZE_MAX};
@@ -219,7 +223,7 @@ static void absurd_sizes_are_refused(void)
 }
 
 /* The positions say that the largest deque is full; its gigabyte is never touched. */
-static void a_deque_at_its_limit_refuses_to_grow(void)
+static void deque_at_its_limit_refuses_to_grow(void)
 {
     struct wf_deque deque;
     if (wf_deque_init(&deque, WF_DEQUE_CAPACITY_MAX) == -ENOMEM) {
@@ -236,12 +240,13 @@ static void a_deque_at_its_limit_refuses_to_grow(void)
 
 static void require_faults(void)
 {
-#ifndef WF_TEST_AIDS
+#ifndef WF_TEST_HOOKS
     tap_skip("this build has no fault points");
 #endif
 }
 
-/* The n-th allocation fails; the deque is as before and goes on.  Gives how often it failed. */
+/* The n-th allocation fails; the deque is unchanged and continues to work.  Returns the number of
+ * failures. */
 static unsigned check_failing_allocation(uint64_t nth)
 {
     struct wf_deque deque;
@@ -272,9 +277,8 @@ static unsigned check_failing_allocation(uint64_t nth)
     return refusals;
 }
 
-/* The fault points prove that every allocation was made to fail: the sweep ends at the first
- * number that no call reaches. */
-static void a_refused_allocation_loses_nothing(void)
+/* Every allocation fails once: the sweep ends at the first number that no call reaches. */
+static void deque_survives_every_refused_allocation(void)
 {
     require_faults();
     uint64_t before = blocks_out();
@@ -287,9 +291,10 @@ static void a_refused_allocation_loses_nothing(void)
     check_reached("deque.push_refused");
 }
 
-/* ---- half ---------------------------------------------------------------------------------- */
+/* ---- stealing half ------------------------------------------------------------------------- */
 
-/* A steal of `taken` out of `count`: the newest of them is handed out, the others follow it. */
+/* A steal of `taken` items out of `count`: the steal returns the newest of the stolen items; the
+ * others are behind it in the thief's deque. */
 static void check_steal_half(size_t count, size_t taken)
 {
     struct wf_deque from;
@@ -305,9 +310,9 @@ static void check_steal_half(size_t count, size_t taken)
     wf_deque_done(&into);
 }
 
-/* part of behaviour 3; S3.15 kept differently: half, by one CAS an item, because one CAS over
- * several is unsafe against an owner that pops LIFO */
-static void a_thief_takes_half_rounded_up(void)
+/* part of behaviour 3; S3.15 kept differently: half, by one CAS per item, because one CAS over
+ * several items is unsafe against an owner that pops LIFO */
+static void deque_steal_half_rounds_up(void)
 {
     const struct {
         size_t count;
@@ -318,7 +323,7 @@ static void a_thief_takes_half_rounded_up(void)
     }
 }
 
-static void a_thief_that_cannot_grow_takes_what_fits(void)
+static void deque_steal_half_takes_what_fits_if_it_cannot_grow(void)
 {
     require_faults();
     for (size_t kept = SMALLEST - 2; kept <= SMALLEST; kept++) {
@@ -329,7 +334,7 @@ static void a_thief_that_cannot_grow_takes_what_fits(void)
         fill(&from, 0, 100);
         fill(&into, 200, 200 + kept);
         wf_fault_arm(1);
-        size_t taken = SMALLEST - kept + 1; /* the room, and one to hand out */
+        size_t taken = SMALLEST - kept + 1; /* the free slots, and one that is returned */
         CHECK_EQ(item_index(wf_deque_steal_half(&from, &into)), taken - 1);
         CHECK(wf_fault_hit(NULL));
         wf_fault_arm(0);
@@ -345,7 +350,7 @@ static void a_thief_that_cannot_grow_takes_what_fits(void)
 }
 
 /* S2.25: as in the ring, stolen items are counted as stolen and not as pushed again */
-static void the_counters_add_up(void)
+static void deque_counters_add_up(void)
 {
     struct wf_deque from;
     struct wf_deque into;
@@ -354,7 +359,8 @@ static void the_counters_add_up(void)
     init(&into);
     fill(&from, 0, 10);
     CHECK(wf_deque_pop(&from) != NULL);
-    CHECK(wf_deque_steal_half(&from, &into) != NULL); /* five of nine; four of them kept */
+    /* five of nine; four of these stay in the thief's deque */
+    CHECK(wf_deque_steal_half(&from, &into) != NULL);
     CHECK(wf_deque_pop(&into) != NULL);
     wf_queue_stats_read(&from.counters, &stats);
     CHECK_EQ(stats.pushed, 10);
@@ -369,7 +375,7 @@ static void the_counters_add_up(void)
     CHECK_EQ(wf_deque_count(&into), 3);
     check_pops(&into, 0, 3);
     check_pops(&from, 5, 9);
-    CHECK(wf_deque_pop(&into) == NULL); /* nothing: not counted */
+    CHECK(wf_deque_pop(&into) == NULL); /* empty: not counted */
     wf_queue_stats_read(&into.counters, &stats);
     CHECK_EQ(stats.popped, 4);
     wf_deque_done(&from);
@@ -378,32 +384,32 @@ static void the_counters_add_up(void)
 
 /* ---- one operation between any two instructions of another ---------------------------------- */
 
-/* What one of the parties took; booked when all have ended. */
-struct party {
+/* The items that one actor took; checked when all actors have ended. */
+struct taker {
     struct wf_node *nodes[4 * SMALLEST];
     size_t count;
 };
 
 struct scene {
     struct wf_deque deque; /* the victim's */
-    struct wf_deque mine;  /* of the thief that takes half */
+    struct wf_deque mine;  /* of the thief that steals half */
     size_t pushed;
-    struct party owner;
-    struct party thief;
-    struct party second_thief;
+    struct taker owner;
+    struct taker thief;
+    struct taker second_thief;
 };
 
-static void keep(struct party *party, struct wf_node *node)
+static void keep(struct taker *taker, struct wf_node *node)
 {
     if (node != NULL) {
-        party->nodes[party->count++] = node;
+        taker->nodes[taker->count++] = node;
     }
 }
 
-static void book(struct party *party)
+static void book(struct taker *taker)
 {
-    while (party->count > 0) {
-        (void)item_take(items, party->nodes[--party->count]);
+    while (taker->count > 0) {
+        (void)item_take(items, taker->nodes[--taker->count]);
     }
 }
 
@@ -443,7 +449,7 @@ static void steal_too(void *context)
     keep(&scene->second_thief, node);
 }
 
-/* Two doublings at least, in between everything that the owner does. */
+/* At least two doublings, with all operations of the owner in between. */
 static void push_pop_and_grow(void *context)
 {
     pop_three(context);
@@ -453,8 +459,8 @@ static void push_pop_and_grow(void *context)
     pop_three(context);
 }
 
-/* The same, until all that was in the first buffer is gone: who still reads it reads old items. */
-static void grow_and_leave_the_first_buffer(void *context)
+/* Also empties the first buffer: a thief that still reads it reads stale items. */
+static void grow_and_empty_the_first_buffer(void *context)
 {
     push_pop_and_grow(context);
     for (size_t i = 0; i < 2 * SMALLEST; i++) {
@@ -499,24 +505,24 @@ static void check_scene(struct scene *scene)
     wf_deque_done(&scene->mine);
 }
 
-/* With `filled` items in the deque: `op` is stopped after each of its instructions in turn, while
- * `meanwhile` happens.  However they met, every item was taken once.  Deep in an operation, inside
- * the allocator, not every place is tried. */
+/* With `filled` items in the deque, `op` is stopped after each of its instructions in turn while
+ * `meanwhile` runs.  However they interleave, every item is taken once.  Deep in an operation,
+ * inside the allocator, only every SPARSE_STEP-th instruction is tried. */
 static void check_everywhere(size_t filled, step_fn op, step_fn meanwhile)
 {
     enum { DENSE = 300, SPARSE_STEP = 61 };
     step_require();
-    bool is_inside = true;
-    for (uint64_t at = 1; is_inside; at += at < DENSE ? 1 : SPARSE_STEP) {
+    bool is_interrupted = true;
+    for (uint64_t at = 1; is_interrupted; at += at < DENSE ? 1 : SPARSE_STEP) {
         static struct scene scene;
         build_scene(&scene, filled);
-        is_inside = step_interrupt(at, op, meanwhile, &scene);
+        is_interrupted = step_interrupt(at, op, meanwhile, &scene);
         check_scene(&scene);
-        CHECK(is_inside || at > 1);
+        CHECK(is_interrupted || at > 1);
     }
 }
 
-/* Alone, to know how long it is. */
+/* Runs the operation once without interruption to measure its length. */
 static uint64_t stride_of(size_t filled, step_fn op)
 {
     static struct scene scene;
@@ -544,8 +550,8 @@ static void check_every_pair(size_t filled, step_fn first, step_fn second)
     }
 }
 
-/* part of behaviour 5, for every place where the two can meet; part of S3.10 */
-static void a_pop_meets_a_steal(void)
+/* part of behaviour 5, for every interleaving of the two; part of S3.10 */
+static void deque_pop_and_steal_take_each_item_once(void)
 {
     for (size_t filled = 1; filled <= 4; filled++) {
         check_everywhere(filled, pop, steal);
@@ -555,14 +561,14 @@ static void a_pop_meets_a_steal(void)
 
 /* The owner loses the last item only to a thief that saw it before the owner began, and takes it
  * before the owner ends. */
-static void a_pop_and_a_steal_are_both_interrupted(void)
+static void deque_pop_and_steal_both_preempted_take_each_item_once(void)
 {
     check_every_pair(1, steal, pop);
     check_reached("deque.pop_lost_last");
 }
 
 /* S2.40 (concurrent steals); S3.14 (thieves by CAS) */
-static void a_steal_meets_a_steal(void)
+static void deque_two_steals_take_each_item_once(void)
 {
     for (size_t filled = 1; filled <= 3; filled++) {
         check_everywhere(filled, steal, steal_too);
@@ -570,9 +576,9 @@ static void a_steal_meets_a_steal(void)
     check_reached("deque.steal_lost");
 }
 
-/* part of behaviour 6; S3.15: a thief that takes half sleeps anywhere while the owner pops into the
- * half that it has seen; one CAS over that half would take an item twice */
-static void a_steal_of_half_meets_pops(void)
+/* part of behaviour 6; S3.15: a thief that steals half is preempted anywhere while the owner pops
+ * into the half that the thief has seen; one CAS over that half would take an item twice */
+static void deque_steal_half_and_pops_take_each_item_once(void)
 {
     for (size_t filled = 1; filled <= 6; filled++) {
         check_everywhere(filled, steal_half, pop_three);
@@ -580,19 +586,19 @@ static void a_steal_of_half_meets_pops(void)
     }
 }
 
-/* S2.24: as long as there is one left, a thief that lost a race has it; with the same in
- * test_ring.c, and any_worker_is_robbed_by_any_other in test_search.c. */
-static void a_thief_that_lost_a_race_asks_again(void)
+/* S2.24: while one item is left, a thief that lost a race gets it; see also
+ * ring_thief_retries_after_a_lost_race in test_ring.c and tests/unit/sched/test_search.c. */
+static void deque_thief_retries_after_a_lost_race(void)
 {
     step_require();
     const step_fn rivals[] = {steal_too, pop};
     for (size_t i = 0; i < 2 * 4; i++) {
         const size_t filled = 2 + i / 2;
-        bool is_inside = true;
-        for (uint64_t at = 1; is_inside; at++) {
+        bool is_interrupted = true;
+        for (uint64_t at = 1; is_interrupted; at++) {
             static struct scene scene;
             build_scene(&scene, filled);
-            is_inside = step_interrupt(at, steal_half, rivals[i % 2], &scene);
+            is_interrupted = step_interrupt(at, steal_half, rivals[i % 2], &scene);
             CHECK_EQ(scene.thief.count, 1);
             check_scene(&scene);
         }
@@ -600,18 +606,18 @@ static void a_thief_that_lost_a_race_asks_again(void)
     check_reached("deque.steal_lost");
 }
 
-/* behaviour 7, for every place where the two can meet */
-static void growth_meets_a_steal(void)
+/* behaviour 7, for every interleaving of the two */
+static void deque_growth_and_steal_take_each_item_once(void)
 {
     check_everywhere(SMALLEST, push, steal);
     check_everywhere(SMALLEST, push, steal_half);
     check_everywhere(SMALLEST, steal, push_pop_and_grow);
     check_everywhere(1, steal, push_pop_and_grow);
-    check_everywhere(SMALLEST, steal, grow_and_leave_the_first_buffer);
+    check_everywhere(SMALLEST, steal, grow_and_empty_the_first_buffer);
 }
 
 /* S2.37 (O(1)): the same instructions in a deque with two items and in one with a thousand */
-static void each_operation_takes_a_fixed_number_of_steps(void)
+static void deque_operations_take_a_fixed_number_of_steps(void)
 {
     step_require();
     static struct scene scene;
@@ -631,14 +637,14 @@ static void each_operation_takes_a_fixed_number_of_steps(void)
     wf_deque_done(&scene.deque);
 }
 
-/* ---- growth while real thieves are at work -------------------------------------------------- */
+/* ---- growth while real thieves steal -------------------------------------------------------- */
 
 enum { GROWN = 1 << 16, PUSHES = 2 * GROWN + SMALLEST, THIEVES = 2 };
 
 static struct {
     struct item *items;
     struct wf_deque deque;
-    wf_atomic_u32 is_pushing; /* the thieves leave half, so that the deque must grow */
+    wf_atomic_u32 is_pushing; /* the thieves leave half of the items, so that the deque must grow */
     wf_atomic_u64 left;
 } field;
 
@@ -654,7 +660,7 @@ static void *thief_main(void *arg)
             continue;
         }
         int64_t index = (int64_t)item_take(field.items, node);
-        CHECK(index > last); /* the oldest first, for every thief */
+        CHECK(index > last); /* every thief gets the oldest first */
         last = index;
         (void)wf_fetch_sub_relaxed(&field.left, 1);
     }
@@ -662,7 +668,7 @@ static void *thief_main(void *arg)
 }
 
 /* behaviour 7; S2.40 (many thieves) */
-static void a_deque_grows_while_thieves_steal(void)
+static void deque_grows_while_thieves_steal(void)
 {
     uint64_t blocks = blocks_out();
     uint64_t allocated = blocks_allocated();
@@ -676,7 +682,7 @@ static void a_deque_grows_while_thieves_steal(void)
     }
     for (size_t i = 0; i < PUSHES; i++) {
         CHECK_EQ(wf_deque_push(&field.deque, item_node(field.items, i)), 0);
-        /* Before each doubling the thieves must have been at work in the present buffer. */
+        /* Before each doubling the thieves must have stolen from the current buffer. */
         while (wf_is_power_of_two(i) && wf_load_relaxed(&field.deque.top) < i / 4) {
             (void)sched_yield();
         }
@@ -692,31 +698,31 @@ static void a_deque_grows_while_thieves_steal(void)
     }
     items_check_all_taken(field.items, PUSHES);
     wf_deque_done(&field.deque);
-    CHECK(blocks_allocated() - allocated > 12); /* from 2^4 to 2^16 slots at least */
+    CHECK(blocks_allocated() - allocated > 12); /* at least from 2^4 to 2^16 slots */
     CHECK_EQ(blocks_out(), blocks);
     free(field.items);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(the_owner_gets_the_newest_first),
-    TAP_TEST(a_thief_gets_the_oldest),
-    TAP_TEST(owner_and_thieves_write_different_ends),
-    TAP_TEST(growth_keeps_every_item_in_its_place),
-    TAP_TEST(positions_wrap_without_a_trace),
-    TAP_TEST(a_deque_with_room_never_allocates),
-    TAP_TEST(absurd_sizes_are_refused),
-    TAP_TEST(a_deque_at_its_limit_refuses_to_grow),
-    TAP_TEST(a_refused_allocation_loses_nothing),
-    TAP_TEST(a_thief_takes_half_rounded_up),
-    TAP_TEST(a_thief_that_cannot_grow_takes_what_fits),
-    TAP_TEST(the_counters_add_up),
-    TAP_TEST(a_pop_meets_a_steal),
-    TAP_TEST_LIMIT(a_pop_and_a_steal_are_both_interrupted, LIMIT_STEPPED_S),
-    TAP_TEST(a_steal_meets_a_steal),
-    TAP_TEST_LIMIT(a_steal_of_half_meets_pops, LIMIT_STEPPED_S),
-    TAP_TEST_LIMIT(a_thief_that_lost_a_race_asks_again, LIMIT_STEPPED_S),
-    TAP_TEST_LIMIT(growth_meets_a_steal, LIMIT_STEPPED_S),
-    TAP_TEST(each_operation_takes_a_fixed_number_of_steps),
-    TAP_TEST(a_deque_grows_while_thieves_steal),
+    TAP_TEST(deque_pop_returns_the_newest),
+    TAP_TEST(deque_steal_returns_the_oldest),
+    TAP_TEST(deque_owner_writes_bottom_thieves_write_top),
+    TAP_TEST(deque_growth_keeps_every_item_in_place),
+    TAP_TEST(deque_positions_wrap_around),
+    TAP_TEST(deque_with_free_slots_never_allocates),
+    TAP_TEST(deque_init_refuses_invalid_sizes),
+    TAP_TEST(deque_at_its_limit_refuses_to_grow),
+    TAP_TEST(deque_survives_every_refused_allocation),
+    TAP_TEST(deque_steal_half_rounds_up),
+    TAP_TEST(deque_steal_half_takes_what_fits_if_it_cannot_grow),
+    TAP_TEST(deque_counters_add_up),
+    TAP_TEST(deque_pop_and_steal_take_each_item_once),
+    TAP_TEST_LIMIT(deque_pop_and_steal_both_preempted_take_each_item_once, LIMIT_STEPPED_S),
+    TAP_TEST(deque_two_steals_take_each_item_once),
+    TAP_TEST_LIMIT(deque_steal_half_and_pops_take_each_item_once, LIMIT_STEPPED_S),
+    TAP_TEST_LIMIT(deque_thief_retries_after_a_lost_race, LIMIT_STEPPED_S),
+    TAP_TEST_LIMIT(deque_growth_and_steal_take_each_item_once, LIMIT_STEPPED_S),
+    TAP_TEST(deque_operations_take_a_fixed_number_of_steps),
+    TAP_TEST(deque_grows_while_thieves_steal),
 };
 TAP_MAIN(tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the global queue is FIFO, gives a worker its fair share and no more, and refuses what is
+ * Goal:   the global queue is FIFO, gives a worker its fair share and no more, and refuses a push
  *         over its capacity or after its close as a whole.
  * Method: one thread and tables; the lock excludes the rest.  Real producers and consumers race in
  *         test_ledger.c.
@@ -32,7 +32,7 @@ static void fill(struct wf_inject *inject, size_t from, size_t to)
     CHECK(chain.last == NULL);
 }
 
-/* All that is left are [from, to), in this order. */
+/* The remaining items are [from, to), in this order. */
 static void check_rest(struct wf_inject *inject, size_t from, size_t to)
 {
     struct wf_chain out = {0};
@@ -60,7 +60,7 @@ static void check_refused_chain(struct wf_inject *inject, size_t from, size_t co
 /* ---- order --------------------------------------------------------------------------------- */
 
 /* behaviour 8 (FIFO); S3.8; S4.18 */
-static void items_come_out_in_the_order_they_went_in(void)
+static void inject_is_fifo(void)
 {
     struct wf_inject inject;
     struct wf_chain out = {0};
@@ -78,7 +78,7 @@ static void items_come_out_in_the_order_they_went_in(void)
     check_rest(&inject, 229, 230);
 }
 
-static void a_batch_goes_behind_what_the_worker_has(void)
+static void inject_pop_batch_appends_to_the_workers_chain(void)
 {
     struct wf_inject inject;
     struct wf_chain out = items_chain(items, 0, 3);
@@ -93,7 +93,7 @@ static void a_batch_goes_behind_what_the_worker_has(void)
 }
 
 /* behaviour 8 (zero allocation) */
-static void nothing_is_allocated(void)
+static void inject_allocates_nothing(void)
 {
     struct wf_alloc_stats before;
     struct wf_alloc_stats after;
@@ -108,7 +108,7 @@ static void nothing_is_allocated(void)
     CHECK_EQ(after.allocated, before.allocated);
 }
 
-/* ---- the share ----------------------------------------------------------------------------- */
+/* ---- the fair share ------------------------------------------------------------------------ */
 
 struct share {
     size_t count;
@@ -140,18 +140,18 @@ static const struct share shares[] = {
     {10, 1, 1 + WF_INJECT_BATCH_DEPTH_FIRST, ROOMY, 10},
     {1000, 4, 2, ROOMY, 2},
     {1000, 4, 1, ROOMY, 1},
-    /* at most what the worker has room for */
+    /* at most the free slots of the worker */
     {1000, 4, 0, 63, 63},
     {1000, 4, 0, 3, 3},
     {1000, 4, 0, 1, 1},
     {1000, 4, 0, 0, 0},
-    /* nothing there; a count of workers that is not known yet */
+    /* an empty queue; a number of workers that is not known yet */
     {0, 4, 0, ROOMY, 0},
     {100, 0, 0, ROOMY, 64},
 };
 
 /* behaviour 8 (batch pop, fair share); part of S3.11; S4.19 */
-static void a_worker_takes_its_share(void)
+static void inject_pop_batch_takes_the_fair_share(void)
 {
     for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
         const struct share *share = &shares[i];
@@ -173,8 +173,8 @@ static void a_worker_takes_its_share(void)
     }
 }
 
-/* S4.20: whoever comes first leaves three of four workers their part */
-static void one_worker_cannot_drain_the_queue(void)
+/* S4.20: the first worker leaves three of four workers their part */
+static void inject_pop_batch_leaves_a_share_for_other_workers(void)
 {
     const size_t expected[] = {50, 37, 28, 21, 16};
     struct wf_inject inject;
@@ -186,13 +186,14 @@ static void one_worker_cannot_drain_the_queue(void)
     }
 }
 
-/* The length is read without the lock: a worker may find that others were faster. */
-static void a_worker_may_come_too_late(void)
+/* The length is read without the lock: other workers may empty the queue first. */
+static void inject_pop_batch_tolerates_a_stale_length(void)
 {
     struct wf_inject inject;
     struct wf_chain out = {0};
     init(&inject, 0, 0);
-    wf_store_relaxed(&inject.count, 1); /* what it read before the others emptied the queue */
+    /* the length that the worker read before the others emptied the queue */
+    wf_store_relaxed(&inject.count, 1);
     CHECK_EQ(wf_inject_pop(&inject, 4, ROOMY, &out), 0);
     CHECK_EQ(out.count, 0);
     CHECK_EQ(wf_inject_count(&inject), 0);
@@ -201,7 +202,7 @@ static void a_worker_may_come_too_late(void)
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-static void more_than_the_capacity_is_refused_as_a_whole(void)
+static void inject_push_chain_over_capacity_is_refused_whole(void)
 {
     struct wf_inject inject;
     struct wf_chain out = {0};
@@ -213,15 +214,15 @@ static void more_than_the_capacity_is_refused_as_a_whole(void)
     CHECK_EQ(wf_inject_push(&inject, item_node(items, 8)), -EAGAIN);
     check_refused_chain(&inject, 8, 1, -EAGAIN);
     struct wf_chain nothing = {0};
-    CHECK_EQ(wf_inject_push_chain(&inject, &nothing), 0); /* asks for no room */
+    CHECK_EQ(wf_inject_push_chain(&inject, &nothing), 0); /* needs no free slot */
     CHECK_EQ(wf_inject_count(&inject), 8);
     CHECK_EQ(wf_inject_pop(&inject, 4, 1, &out), 1);
-    CHECK_EQ(wf_inject_push(&inject, item_node(items, 8)), 0); /* room again */
+    CHECK_EQ(wf_inject_push(&inject, item_node(items, 8)), 0); /* a slot is free again */
     CHECK_EQ(wf_inject_push(&inject, item_node(items, 9)), -EAGAIN);
     check_rest(&inject, 1, 9);
 }
 
-static void a_large_capacity_is_kept_to_the_item(void)
+static void inject_capacity_is_exact(void)
 {
     struct wf_inject inject;
     init(&inject, ITEMS, 0);
@@ -232,7 +233,7 @@ static void a_large_capacity_is_kept_to_the_item(void)
     check_rest(&inject, 0, ITEMS);
 }
 
-static void a_closed_queue_refuses_and_can_be_emptied(void)
+static void inject_closed_refuses_pushes_and_can_be_drained(void)
 {
     struct wf_inject inject;
     init(&inject, 4, 0);
@@ -240,14 +241,14 @@ static void a_closed_queue_refuses_and_can_be_emptied(void)
     wf_inject_close(&inject);
     CHECK_EQ(wf_inject_push(&inject, item_node(items, 3)), -EPIPE);
     check_refused_chain(&inject, 3, 1, -EPIPE);
-    check_refused_chain(&inject, 3, 9, -EPIPE); /* there will be no room later either */
+    check_refused_chain(&inject, 3, 9, -EPIPE); /* not -EAGAIN: there will never be a free slot */
     wf_inject_close(&inject);
     check_rest(&inject, 0, 3);
     CHECK_EQ(wf_inject_push(&inject, item_node(items, 3)), -EPIPE);
 }
 
-/* S4.18 (overflow buffer): work that exists already has nowhere else to go */
-static void overflow_is_never_refused(void)
+/* S4.18 (overflow buffer): work that exists already cannot go anywhere else */
+static void inject_overflow_is_never_refused(void)
 {
     struct wf_inject inject;
     struct wf_chain out = {0};
@@ -267,8 +268,8 @@ static void overflow_is_never_refused(void)
     check_rest(&inject, 1, 133);
 }
 
-/* Once the overflow has drained below the capacity, new work is let in again. */
-static void room_returns_below_the_capacity(void)
+/* After the overflow has drained below the capacity, the queue accepts new work again. */
+static void inject_accepts_pushes_again_below_capacity(void)
 {
     struct wf_inject inject;
     struct wf_chain out = {0};
@@ -283,7 +284,7 @@ static void room_returns_below_the_capacity(void)
     check_rest(&inject, 3, 7);
 }
 
-static void an_absurd_batch_is_refused(void)
+static void inject_init_refuses_invalid_batch(void)
 {
     struct wf_inject inject;
     struct wf_inject untouched;
@@ -299,7 +300,7 @@ static void an_absurd_batch_is_refused(void)
 }
 
 /* S2.25 */
-static void the_counters_add_up(void)
+static void inject_counters_add_up(void)
 {
     struct wf_inject inject;
     struct wf_chain out = {0};
@@ -320,18 +321,18 @@ static void the_counters_add_up(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(items_come_out_in_the_order_they_went_in),
-    TAP_TEST(a_batch_goes_behind_what_the_worker_has),
-    TAP_TEST(nothing_is_allocated),
-    TAP_TEST(a_worker_takes_its_share),
-    TAP_TEST(one_worker_cannot_drain_the_queue),
-    TAP_TEST(a_worker_may_come_too_late),
-    TAP_TEST(more_than_the_capacity_is_refused_as_a_whole),
-    TAP_TEST(a_large_capacity_is_kept_to_the_item),
-    TAP_TEST(a_closed_queue_refuses_and_can_be_emptied),
-    TAP_TEST(overflow_is_never_refused),
-    TAP_TEST(room_returns_below_the_capacity),
-    TAP_TEST(an_absurd_batch_is_refused),
-    TAP_TEST(the_counters_add_up),
+    TAP_TEST(inject_is_fifo),
+    TAP_TEST(inject_pop_batch_appends_to_the_workers_chain),
+    TAP_TEST(inject_allocates_nothing),
+    TAP_TEST(inject_pop_batch_takes_the_fair_share),
+    TAP_TEST(inject_pop_batch_leaves_a_share_for_other_workers),
+    TAP_TEST(inject_pop_batch_tolerates_a_stale_length),
+    TAP_TEST(inject_push_chain_over_capacity_is_refused_whole),
+    TAP_TEST(inject_capacity_is_exact),
+    TAP_TEST(inject_closed_refuses_pushes_and_can_be_drained),
+    TAP_TEST(inject_overflow_is_never_refused),
+    TAP_TEST(inject_accepts_pushes_again_below_capacity),
+    TAP_TEST(inject_init_refuses_invalid_batch),
+    TAP_TEST(inject_counters_add_up),
 };
 TAP_MAIN(tests)

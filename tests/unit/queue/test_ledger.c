@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   an item that went into a queue comes out exactly once, whoever races with whom.
+ * Goal:   an item that went into a queue comes out exactly once, whichever threads race.
  * Method: owners, thieves, producers and senders on real threads over numbered items (ledger.h),
  *         more threads than there are CPUs.  tests/stress runs the same with many more items.
  */
@@ -14,9 +14,9 @@ enum {
     THIEVES_MAX = 8,
 };
 
-/* Runs with 1, 2, ... THIEVES_MAX threads beside the owner.  A run in which they took nothing says
- * little; all of them together cannot be like that. */
-static void check_with_more_and_more(struct ledger_report (*run)(size_t items, unsigned others))
+/* Runs with 1, 2, ... THIEVES_MAX threads beside the owner.  A run in which the thieves took
+ * nothing shows little; the thieves must have taken something in at least one run. */
+static void check_with_1_to_n_threads(struct ledger_report (*run)(size_t items, unsigned others))
 {
     struct ledger_report sum = {0};
     for (unsigned others = 1; others <= THIEVES_MAX; others++) {
@@ -31,38 +31,38 @@ static void check_with_more_and_more(struct ledger_report (*run)(size_t items, u
 /* behaviour 6 (FIFO owner, steal-half, overflow); S2.25 (the counters add up) */
 static void ring_items_are_taken_exactly_once(void)
 {
-    check_with_more_and_more(ledger_ring);
+    check_with_1_to_n_threads(ledger_ring);
 }
 
 /* behaviour 6 (LIFO owner, steal-half), behaviour 7; S2.40 (many thieves) */
 static void deque_items_are_taken_exactly_once(void)
 {
-    check_with_more_and_more(ledger_deque);
+    check_with_1_to_n_threads(ledger_deque);
 }
 
 /* behaviour 8 (concurrent, zero allocation); S3.8 */
-static void injected_items_are_taken_exactly_once(void)
+static void inject_items_are_taken_exactly_once(void)
 {
-    check_with_more_and_more(ledger_inject);
+    check_with_1_to_n_threads(ledger_inject);
 }
 
-/* behaviour 9 (senders lose nothing, whoever is preempted); part of S3.20 */
-static void sent_items_arrive_exactly_once_and_in_order(void)
+/* behaviour 9 (senders lose nothing, whichever sender is preempted); part of S3.20 */
+static void mpsc_items_arrive_exactly_once_and_in_order(void)
 {
     for (unsigned senders = 1; senders <= THIEVES_MAX; senders++) {
         (void)ledger_mpsc(ITEMS, senders);
     }
 }
 
-/* part of behaviour 5: the rounds are the stress test's */
-static void the_last_items_of_a_ring_have_one_winner_each(void)
+/* part of behaviour 5: the stress test runs many more iterations */
+static void ring_last_item_goes_to_owner_or_thief(void)
 {
     struct ledger_report report = ledger_last_of_ring(ROUNDS);
     tap_note("owner %ju, thief %ju", (uintmax_t)report.by_owner, (uintmax_t)report.by_others);
 }
 
-/* part of behaviour 5: the rounds are the stress test's */
-static void the_last_items_of_a_deque_have_one_winner_each(void)
+/* part of behaviour 5: the stress test runs many more iterations */
+static void deque_last_item_goes_to_owner_or_thief(void)
 {
     struct ledger_report report = ledger_last_of_deque(ROUNDS);
     tap_note("owner %ju, thief %ju", (uintmax_t)report.by_owner, (uintmax_t)report.by_others);
@@ -71,9 +71,9 @@ static void the_last_items_of_a_deque_have_one_winner_each(void)
 static const struct tap_test tests[] = {
     TAP_TEST(ring_items_are_taken_exactly_once),
     TAP_TEST(deque_items_are_taken_exactly_once),
-    TAP_TEST(injected_items_are_taken_exactly_once),
-    TAP_TEST(sent_items_arrive_exactly_once_and_in_order),
-    TAP_TEST(the_last_items_of_a_ring_have_one_winner_each),
-    TAP_TEST(the_last_items_of_a_deque_have_one_winner_each),
+    TAP_TEST(inject_items_are_taken_exactly_once),
+    TAP_TEST(mpsc_items_arrive_exactly_once_and_in_order),
+    TAP_TEST(ring_last_item_goes_to_owner_or_thief),
+    TAP_TEST(deque_last_item_goes_to_owner_or_thief),
 };
 TAP_MAIN(tests)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the inbox keeps each sender's order, tells exactly one sender of each emptying, and a
- *         sender that stalls halfway loses nothing and delays nobody.
- * Method: alone; then a send and a take stopped after each of their instructions while others
- *         send and receive (step.h).  Real senders race in test_ledger.c.
+ * Goal:   the MPSC queue keeps each sender's order; exactly one sender after each emptying learns
+ *         that the queue was empty; a sender that stalls halfway loses nothing and delays no other
+ *         sender.
+ * Method: in one thread; then a send and a take stopped after each of their instructions while
+ *         others send and receive (step.h). Real senders race in test_ledger.c.
  */
 #include "items.h"
 #include "queue/queue.h"
@@ -28,10 +29,10 @@ static void check_chain(struct wf_chain *chain, size_t from, size_t to)
     CHECK_EQ(chain->count, 0);
 }
 
-/* ---- alone --------------------------------------------------------------------------------- */
+/* ---- single thread ------------------------------------------------------------------------- */
 
-/* part of S3.20: the events of a process come in the order they were sent */
-static void items_arrive_in_the_order_they_were_sent(void)
+/* part of S3.20: the events of a process come in the order in which they were sent */
+static void mpsc_is_fifo(void)
 {
     struct wf_mpsc mpsc;
     struct wf_chain out = {0};
@@ -49,7 +50,7 @@ static void items_arrive_in_the_order_they_were_sent(void)
     }
 }
 
-static void what_is_taken_goes_behind_what_the_receiver_has(void)
+static void mpsc_take_appends_to_the_receivers_chain(void)
 {
     struct wf_mpsc mpsc;
     struct wf_chain out = items_chain(items, 0, 2);
@@ -64,7 +65,7 @@ static void what_is_taken_goes_behind_what_the_receiver_has(void)
     check_chain(&out, 0, 6);
 }
 
-static void the_first_sender_after_an_emptying_is_told(void)
+static void mpsc_first_push_after_emptying_reports_it(void)
 {
     struct wf_mpsc mpsc;
     struct wf_chain out = {0};
@@ -76,14 +77,14 @@ static void the_first_sender_after_an_emptying_is_told(void)
     CHECK(!send(&mpsc, 2));
     CHECK_EQ(wf_mpsc_take(&mpsc, &out), 3);
     CHECK(wf_mpsc_is_empty(&mpsc));
-    CHECK_EQ(wf_mpsc_take(&mpsc, &out), 0); /* nothing was emptied by this one */
+    CHECK_EQ(wf_mpsc_take(&mpsc, &out), 0); /* this take found the queue empty */
     CHECK(send(&mpsc, 3));
     CHECK(!send(&mpsc, 4));
     CHECK_EQ(wf_mpsc_take(&mpsc, &out), 2);
     check_chain(&out, 0, 5);
 }
 
-static void nothing_is_allocated(void)
+static void mpsc_allocates_nothing(void)
 {
     struct wf_alloc_stats before;
     struct wf_alloc_stats after;
@@ -101,15 +102,16 @@ static void nothing_is_allocated(void)
 
 /* ---- a stalled sender ---------------------------------------------------------------------- */
 
-/* behaviour 9, by hand, for builds that cannot be stepped: the sender's two steps done one after
- * the other, with the world going on in between.  They are those of wf_mpsc_push. */
-static void a_sender_stalled_between_its_steps_delays_nobody(void)
+/* behaviour 9, by hand, for builds that cannot be stepped: the two steps of wf_mpsc_push, with
+ * other operations in between. */
+static void mpsc_sender_stalled_between_steps_delays_no_other(void)
 {
     struct wf_mpsc mpsc;
     struct wf_chain out = {0};
     wf_mpsc_init(&mpsc);
     struct wf_node *stalled = item_node(items, 9);
-    struct wf_node *head = wf_load_relaxed(&mpsc.head); /* empty, when it looked */
+    /* the queue was empty at the time of this load */
+    struct wf_node *head = wf_load_relaxed(&mpsc.head);
     stalled->next = head;
 
     CHECK(send(&mpsc, 0));
@@ -127,9 +129,10 @@ static void a_sender_stalled_between_its_steps_delays_nobody(void)
     CHECK_EQ(item_index(wf_chain_pop(&out)), 9);
 }
 
-/* The stalled sender saw an item at the head; it was received and sent again meanwhile, so the
- * sender finds the same address there, over other items: its link is right all the same. */
-static void an_item_sent_again_does_not_fool_a_stalled_sender(void)
+/* The stalled sender saw an item at the head.  Meanwhile that item was received and sent again.
+ * The sender finds the same address at the head, with other items below it: its link is still
+ * correct (no ABA problem). */
+static void mpsc_push_is_immune_to_aba(void)
 {
     struct wf_mpsc mpsc;
     struct wf_chain out = {0};
@@ -151,23 +154,24 @@ static void an_item_sent_again_does_not_fool_a_stalled_sender(void)
     CHECK_EQ(item_index(wf_chain_pop(&out)), 9);
 }
 
-/* ---- the same, between any two instructions ------------------------------------------------- */
+/* ---- between any two instructions ----------------------------------------------------------- */
 
 enum { STALLED = ITEMS - 1 }; /* the stepped sender's item; the others send from 0 on */
 
 struct scene {
     struct wf_mpsc mpsc;
     struct wf_chain received;
-    size_t sent;          /* by others */
-    size_t wakes;         /* sends of others that found it empty */
-    bool is_stalled_told; /* apart: `wakes += send()` could be interrupted between load and store */
-    size_t drains;        /* takes that found something */
+    size_t sent;  /* by others */
+    size_t wakes; /* sends of others that found the queue empty */
+    /* separate: `wakes += send()` could be interrupted between load and store */
+    bool is_stalled_first;
+    size_t drains; /* takes that found something */
 };
 
 static void send_stalled(void *context)
 {
     struct scene *scene = context;
-    scene->is_stalled_told = send(&scene->mpsc, STALLED);
+    scene->is_stalled_first = send(&scene->mpsc, STALLED);
 }
 
 static void send_others(void *context)
@@ -183,7 +187,7 @@ static void receive(void *context)
     scene->drains += wf_mpsc_take(&scene->mpsc, &scene->received) > 0;
 }
 
-/* Whatever the stalled sender holds up, it is not the others: all they sent arrives at once. */
+/* The stalled sender does not hold up the others: all items that they sent arrive at once. */
 static void send_and_receive(void *context)
 {
     struct scene *scene = context;
@@ -193,12 +197,13 @@ static void send_and_receive(void *context)
     send_others(scene);
 }
 
-/* All arrived once, the others' in their order, and each emptying was told to one sender. */
+/* All items arrived once, those of the others in their order, and one sender after each emptying
+ * found the queue empty. */
 static void check_scene(struct scene *scene, bool has_stalled)
 {
     receive(scene);
     CHECK_EQ(scene->received.count, scene->sent + (has_stalled ? 1 : 0));
-    CHECK_EQ(scene->wakes + scene->is_stalled_told, scene->drains);
+    CHECK_EQ(scene->wakes + scene->is_stalled_first, scene->drains);
     CHECK(wf_mpsc_is_empty(&scene->mpsc));
     size_t next = 0;
     for (struct wf_node *node; (node = wf_chain_pop(&scene->received)) != NULL;) {
@@ -213,8 +218,8 @@ static void check_scene(struct scene *scene, bool has_stalled)
 static void check_everywhere(size_t before, step_fn op, step_fn meanwhile)
 {
     step_require();
-    bool is_inside = true;
-    for (uint64_t at = 1; is_inside; at++) {
+    bool is_interrupted = true;
+    for (uint64_t at = 1; is_interrupted; at++) {
         struct scene scene = {.sent = 0};
         wf_mpsc_init(&scene.mpsc);
         for (size_t i = 0; i < ITEMS; i++) {
@@ -223,14 +228,14 @@ static void check_everywhere(size_t before, step_fn op, step_fn meanwhile)
         while (scene.sent < before) {
             scene.wakes += send(&scene.mpsc, scene.sent++);
         }
-        is_inside = step_interrupt(at, op, meanwhile, &scene);
+        is_interrupted = step_interrupt(at, op, meanwhile, &scene);
         check_scene(&scene, op == send_stalled);
-        CHECK(is_inside || at > 1);
+        CHECK(is_interrupted || at > 1);
     }
 }
 
 /* behaviour 9 */
-static void a_sender_stalled_anywhere_loses_nothing(void)
+static void mpsc_sender_stalled_anywhere_loses_nothing(void)
 {
     for (size_t before = 0; before <= 2; before++) {
         check_everywhere(before, send_stalled, send_others);
@@ -239,7 +244,7 @@ static void a_sender_stalled_anywhere_loses_nothing(void)
     }
 }
 
-static void a_receiver_interrupted_anywhere_loses_nothing(void)
+static void mpsc_receiver_interrupted_anywhere_loses_nothing(void)
 {
     for (size_t before = 0; before <= 3; before++) {
         check_everywhere(before, receive, send_others);
@@ -247,13 +252,13 @@ static void a_receiver_interrupted_anywhere_loses_nothing(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(items_arrive_in_the_order_they_were_sent),
-    TAP_TEST(what_is_taken_goes_behind_what_the_receiver_has),
-    TAP_TEST(the_first_sender_after_an_emptying_is_told),
-    TAP_TEST(nothing_is_allocated),
-    TAP_TEST(a_sender_stalled_between_its_steps_delays_nobody),
-    TAP_TEST(an_item_sent_again_does_not_fool_a_stalled_sender),
-    TAP_TEST(a_sender_stalled_anywhere_loses_nothing),
-    TAP_TEST(a_receiver_interrupted_anywhere_loses_nothing),
+    TAP_TEST(mpsc_is_fifo),
+    TAP_TEST(mpsc_take_appends_to_the_receivers_chain),
+    TAP_TEST(mpsc_first_push_after_emptying_reports_it),
+    TAP_TEST(mpsc_allocates_nothing),
+    TAP_TEST(mpsc_sender_stalled_between_steps_delays_no_other),
+    TAP_TEST(mpsc_push_is_immune_to_aba),
+    TAP_TEST(mpsc_sender_stalled_anywhere_loses_nothing),
+    TAP_TEST(mpsc_receiver_interrupted_anywhere_loses_nothing),
 };
 TAP_MAIN(tests)

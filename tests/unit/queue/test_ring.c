@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the ring keeps order, overflows by halves, and hands half to a thief, with every item
- *         coming out once whatever two of its operations do to each other.
- * Method: first alone, with a thief at work simulated by its value of `head`; then one operation
- *         stopped after each of its instructions while another happens (step.h).  Real threads
- *         race in test_ledger.c.
+ * Goal:   the ring keeps order, overflows by halves, and gives half to a thief; every item comes
+ *         out once, however two operations interleave.
+ * Method: first in one thread, with a thief simulated by its value of `head`; then one operation
+ *         stopped after each of its instructions while another happens (step.h). Real threads race
+ *         in test_ledger.c.
  */
 #include <stdalign.h>
 
@@ -18,13 +18,14 @@ enum {
     CAPACITY = WF_RING_CAPACITY,
     HALF = CAPACITY / 2,
     ITEMS = 4 * CAPACITY,
-    THIEFS_OWN = 2 * CAPACITY, /* the index from which a thief's ring is filled beforehand */
-    LIMIT_STEPPED_S = 120,     /* a trap an instruction; slow on some virtual machines */
+    /* the first index of the items that fill a thief's ring beforehand */
+    THIEFS_OWN = 2 * CAPACITY,
+    LIMIT_STEPPED_S = 120, /* one trap per instruction; slow on some virtual machines */
 };
 
 static struct item items[ITEMS];
 
-/* What the overflow hook was given. */
+/* The batch that the overflow hook received. */
 struct spill {
     unsigned calls;
     struct wf_chain chain;
@@ -37,7 +38,7 @@ static void keep(void *context, struct wf_chain *batch)
     wf_chain_append(&spill->chain, batch);
 }
 
-/* Pushes [from, to) into a ring that has the room. */
+/* Pushes [from, to) into a ring that has enough free slots. */
 static void fill(struct wf_ring *ring, size_t from, size_t to)
 {
     struct spill spill = {0};
@@ -69,10 +70,10 @@ static void init_at(struct wf_ring *ring, wf_ring_pos position)
     ring->known = pair(position, position);
 }
 
-/* ---- alone --------------------------------------------------------------------------------- */
+/* ---- single thread ------------------------------------------------------------------------- */
 
 /* behaviour 1 (order, empty); S4.12 (pop is FIFO) */
-static void items_come_out_in_the_order_they_went_in(void)
+static void ring_is_fifo(void)
 {
     struct wf_ring ring;
     wf_ring_init(&ring);
@@ -85,7 +86,7 @@ static void items_come_out_in_the_order_they_went_in(void)
 }
 
 /* behaviour 1 (wrap at 256) */
-static void order_survives_the_wrap_at_every_fill(void)
+static void ring_keeps_order_across_the_wrap_at_every_fill(void)
 {
     for (size_t kept = 1; kept <= CAPACITY; kept++) {
         struct wf_ring ring;
@@ -100,34 +101,35 @@ static void order_survives_the_wrap_at_every_fill(void)
     }
 }
 
-/* behaviour 1, for the pop of a ring that has no thieves; the positions wrap on the way */
-static void a_ring_without_thieves_pops_in_order_too(void)
+/* behaviour 1, for the biased pop (no thieves); the positions wrap on the way */
+static void ring_pop_biased_is_fifo(void)
 {
     for (size_t kept = 1; kept <= CAPACITY; kept++) {
         struct wf_ring ring;
         struct wf_queue_stats stats;
         init_at(&ring, (wf_ring_pos)(0 - kept));
-        CHECK(wf_ring_pop_alone(&ring) == NULL);
-        CHECK(wf_ring_peek_alone(&ring, 0) == NULL);
+        CHECK(wf_ring_pop_biased(&ring) == NULL);
+        CHECK(wf_ring_peek_biased(&ring, 0) == NULL);
         fill(&ring, 0, kept);
         for (size_t i = kept; i < ITEMS; i++) {
-            CHECK_EQ(item_index(wf_ring_peek_alone(&ring, 0)), i - kept);
-            CHECK_EQ(item_index(wf_ring_peek_alone(&ring, (wf_ring_pos)(kept - 1))), i - 1);
-            CHECK(wf_ring_peek_alone(&ring, (wf_ring_pos)kept) == NULL);
-            CHECK_EQ(item_index(wf_ring_pop_alone(&ring)), i - kept);
+            CHECK_EQ(item_index(wf_ring_peek_biased(&ring, 0)), i - kept);
+            CHECK_EQ(item_index(wf_ring_peek_biased(&ring, (wf_ring_pos)(kept - 1))), i - 1);
+            CHECK(wf_ring_peek_biased(&ring, (wf_ring_pos)kept) == NULL);
+            CHECK_EQ(item_index(wf_ring_pop_biased(&ring)), i - kept);
             CHECK_EQ(wf_ring_count(&ring), kept - 1);
             fill(&ring, i, i + 1);
         }
-        CHECK_EQ(item_index(wf_ring_pop_alone(&ring)), ITEMS - kept);
-        check_pops(&ring, ITEMS - kept + 1, ITEMS); /* the other pop goes on where this one was */
-        CHECK(wf_ring_pop_alone(&ring) == NULL);
+        CHECK_EQ(item_index(wf_ring_pop_biased(&ring)), ITEMS - kept);
+        /* the unbiased pop continues where the biased one stopped */
+        check_pops(&ring, ITEMS - kept + 1, ITEMS);
+        CHECK(wf_ring_pop_biased(&ring) == NULL);
         wf_queue_stats_read(&ring.counters, &stats);
         CHECK_EQ(stats.popped, ITEMS);
     }
 }
 
-/* Everything a ring does, begun at a position so that all of it happens across a wrap. */
-static void check_whole_life_from(wf_ring_pos position)
+/* Every operation of a ring, from a position at which all operations cross a wrap. */
+static void check_all_operations_from(wf_ring_pos position)
 {
     struct wf_ring ring;
     struct wf_ring mine;
@@ -136,7 +138,7 @@ static void check_whole_life_from(wf_ring_pos position)
     init_at(&mine, position);
     fill(&ring, 0, CAPACITY);
     CHECK_EQ(wf_ring_count(&ring), CAPACITY);
-    wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill); /* half goes */
+    wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill); /* half overflows */
     CHECK_EQ(spill.chain.count, HALF);
     CHECK_EQ(item_index(spill.chain.first), 0);
     CHECK_EQ(wf_ring_count(&ring), HALF + 1);
@@ -150,18 +152,18 @@ static void check_whole_life_from(wf_ring_pos position)
 }
 
 /* behaviour 1 (index wrap past 2^16 and 2^32) */
-static void positions_wrap_without_a_trace(void)
+static void ring_positions_wrap_around(void)
 {
-    const wf_ring_pos edges[] = {0, 1u << 16, 1u << 31}; /* the first is 2^32 as well */
+    const wf_ring_pos edges[] = {0, 1u << 16, 1u << 31}; /* position 0 is also 2^32 */
     for (size_t edge = 0; edge < sizeof(edges) / sizeof(edges[0]); edge++) {
         for (wf_ring_pos before = 0; before <= 2 * CAPACITY; before++) {
-            check_whole_life_from(edges[edge] - before);
+            check_all_operations_from(edges[edge] - before);
         }
     }
 }
 
 /* behaviour 2; S4.3 (256 slots); S4.11 (half to the global queue in a single batch) */
-static void the_257th_push_moves_the_oldest_128_in_one_batch(void)
+static void ring_257th_push_overflows_the_oldest_128_in_one_batch(void)
 {
     struct wf_ring ring;
     struct spill spill = {0};
@@ -178,8 +180,8 @@ static void the_257th_push_moves_the_oldest_128_in_one_batch(void)
     check_pops(&ring, HALF, CAPACITY + 1);
 }
 
-/* The owner does not wait for a thief that has claimed half and not yet copied it: S4.11 */
-static void a_push_into_room_that_a_thief_holds_overflows_alone(void)
+/* S4.11: the owner does not wait for a thief that has claimed half and not yet copied it */
+static void ring_push_into_claimed_slots_overflows_only_the_new_item(void)
 {
     struct wf_ring ring;
     struct spill spill = {0};
@@ -197,14 +199,15 @@ static void a_push_into_room_that_a_thief_holds_overflows_alone(void)
     check_reached("ring.full_while_stolen_from");
 }
 
-static void a_try_leaves_a_full_ring_as_it_is(void)
+static void ring_try_push_leaves_a_full_ring_unchanged(void)
 {
     struct wf_ring ring;
     wf_ring_init(&ring);
     fill(&ring, 0, CAPACITY - 1);
     CHECK(wf_ring_try_push(&ring, item_node(items, CAPACITY - 1)));
     CHECK(!wf_ring_try_push(&ring, item_node(items, CAPACITY)));
-    CHECK_EQ(item_index(wf_ring_steal_one(&ring)), 0); /* of which the owner has yet to hear */
+    /* the owner does not know of this steal yet */
+    CHECK_EQ(item_index(wf_ring_steal_one(&ring)), 0);
     CHECK(wf_ring_try_push(&ring, item_node(items, CAPACITY)));
     wf_store_relaxed(&ring.head, pair(1, HALF)); /* claimed, and not yet copied */
     CHECK(!wf_ring_try_push(&ring, item_node(items, CAPACITY + 1)));
@@ -212,7 +215,7 @@ static void a_try_leaves_a_full_ring_as_it_is(void)
     check_pops(&ring, HALF, CAPACITY + 1);
 }
 
-static void all_come_out_at_one_stroke_unless_a_thief_is_there(void)
+static void ring_take_all_takes_all_unless_a_thief_has_claimed(void)
 {
     struct wf_ring ring;
     struct wf_chain chain = {0};
@@ -232,7 +235,7 @@ static void all_come_out_at_one_stroke_unless_a_thief_is_there(void)
     check_pops(&ring, 0, CAPACITY);
 }
 
-static void a_push_beside_a_thief_goes_in_where_there_is_room(void)
+static void ring_push_beside_a_thief_uses_free_slots(void)
 {
     struct wf_ring ring;
     wf_ring_init(&ring);
@@ -244,7 +247,7 @@ static void a_push_beside_a_thief_goes_in_where_there_is_room(void)
 
 /* S4.9, S4.10, S4.12: head holds both positions in one word; while they differ the owner's pop
  * moves `real` and leaves `steal` to the thief */
-static void a_pop_beside_a_thief_leaves_its_slots_alone(void)
+static void ring_pop_beside_a_thief_leaves_claimed_slots(void)
 {
     struct wf_ring ring;
     wf_ring_init(&ring);
@@ -260,8 +263,8 @@ static void a_pop_beside_a_thief_leaves_its_slots_alone(void)
     CHECK_EQ(wf_load_relaxed(&ring.head), pair(9, 9));
 }
 
-/* S4.9: two threads write head and tail, so they share no cache line */
-static void head_tail_and_slots_lie_on_lines_of_their_own(void)
+/* S4.9: different threads write head and tail, so these share no cache line */
+static void ring_head_tail_and_slots_have_own_cache_lines(void)
 {
     CHECK_EQ(alignof(struct wf_ring), WF_CACHE_LINE);
     CHECK_EQ(offsetof(struct wf_ring, head) % WF_CACHE_LINE, 0);
@@ -272,7 +275,7 @@ static void head_tail_and_slots_lie_on_lines_of_their_own(void)
     CHECK_EQ(sizeof(((struct wf_ring *)NULL)->slots), 256 * sizeof(void *));
 }
 
-static void a_chain_is_taken_as_far_as_there_is_room(void)
+static void ring_push_chain_takes_what_fits(void)
 {
     struct wf_ring ring;
     wf_ring_init(&ring);
@@ -284,18 +287,18 @@ static void a_chain_is_taken_as_far_as_there_is_room(void)
     CHECK_EQ(wf_ring_push_chain(&ring, &chain), CAPACITY);
     CHECK_EQ(chain.count, 10);
     CHECK_EQ(item_index(chain.first), CAPACITY);
-    CHECK_EQ(wf_ring_push_chain(&ring, &chain), 0); /* full: not one more */
+    CHECK_EQ(wf_ring_push_chain(&ring, &chain), 0); /* full: no more items */
     CHECK_EQ(chain.count, 10);
 
-    wf_store_relaxed(&ring.head, pair(0, HALF)); /* a thief holds half */
+    wf_store_relaxed(&ring.head, pair(0, HALF)); /* a thief has claimed half */
     CHECK_EQ(wf_ring_push_chain(&ring, &chain), 0);
-    wf_store_relaxed(&ring.head, pair(4, HALF)); /* all but four of its slots */
+    wf_store_relaxed(&ring.head, pair(4, HALF)); /* the thief has released four slots */
     CHECK_EQ(wf_ring_push_chain(&ring, &chain), 4);
     CHECK_EQ(chain.count, 6);
     check_pops(&ring, HALF, CAPACITY + 4);
 }
 
-static void the_count_leaves_out_what_a_thief_has_claimed(void)
+static void ring_count_excludes_claimed_items(void)
 {
     struct wf_ring ring;
     wf_ring_init(&ring);
@@ -306,33 +309,33 @@ static void the_count_leaves_out_what_a_thief_has_claimed(void)
     CHECK_EQ(wf_ring_count(&ring), 5);
     (void)wf_ring_pop(&ring);
     CHECK_EQ(wf_ring_count(&ring), 4);
-    /* Head and tail are read at different instants: who sees a tail that has moved on by more than
-     * the ring holds knows that it was not empty. */
+    /* Head and tail are read at different instants: a reader that sees a tail more than the
+     * capacity ahead knows that the ring was not empty. */
     wf_store_relaxed(&ring.head, pair(5, 5));
     wf_store_relaxed(&ring.tail, CAPACITY + 6);
     CHECK_EQ(wf_ring_count(&ring), CAPACITY);
 }
 
-static void what_is_put_behind_others_comes_out_after_them(void)
+static void ring_push_biased_appends_only_to_a_nonempty_ring(void)
 {
     struct wf_ring ring;
     wf_ring_init(&ring);
-    CHECK(!wf_ring_push_behind(&ring, item_node(items, 0))); /* there is nothing to stand behind */
+    CHECK(!wf_ring_push_biased(&ring, item_node(items, 0))); /* refused: the ring is empty */
     CHECK_EQ(wf_ring_count(&ring), 0);
     fill(&ring, 0, 1);
     for (size_t i = 1; i < CAPACITY; i++) {
-        CHECK(wf_ring_push_behind(&ring, item_node(items, i)));
+        CHECK(wf_ring_push_biased(&ring, item_node(items, i)));
     }
-    CHECK(!wf_ring_push_behind(&ring, item_node(items, CAPACITY))); /* there is no room */
+    CHECK(!wf_ring_push_biased(&ring, item_node(items, CAPACITY))); /* refused: the ring is full */
     CHECK_EQ(wf_counter_read(&ring.counters.pushed), CAPACITY);
     check_pops(&ring, 0, CAPACITY);
-    CHECK(!wf_ring_push_behind(&ring, item_node(items, CAPACITY))); /* empty again */
+    CHECK(!wf_ring_push_biased(&ring, item_node(items, CAPACITY))); /* refused: empty again */
 }
 
 /* ---- stealing ------------------------------------------------------------------------------ */
 
-/* A steal of `taken` from a ring with [0, count) into one with `kept` items of its own: the oldest
- * move over in order, the newest of them is handed out, the rest stays. */
+/* A steal of `taken` items from a ring with [0, count) into one with `kept` items: the oldest items
+ * move in order, the steal returns the newest of the moved items, the rest stays. */
 static void check_steal(size_t count, size_t kept, size_t taken)
 {
     struct wf_ring from;
@@ -352,7 +355,7 @@ static void check_steal(size_t count, size_t kept, size_t taken)
 }
 
 /* behaviour 3; S4.13 (claim half, copy, release; a steal that has claimed always completes) */
-static void a_thief_takes_half_rounded_up(void)
+static void ring_steal_takes_half_rounded_up(void)
 {
     const struct {
         size_t count;
@@ -363,8 +366,8 @@ static void a_thief_takes_half_rounded_up(void)
     }
 }
 
-/* behaviour 3 (thief almost full): what fits, and one more that is handed out */
-static void a_thief_takes_no_more_than_it_has_room_for(void)
+/* behaviour 3 (thief almost full): the items that fit, and one more that is returned */
+static void ring_steal_takes_no_more_than_fits(void)
 {
     check_steal(CAPACITY, CAPACITY, 1);
     check_steal(CAPACITY, CAPACITY - 1, 2);
@@ -375,8 +378,9 @@ static void a_thief_takes_no_more_than_it_has_room_for(void)
     check_steal(0, CAPACITY, 0);
 }
 
-/* A thief whose own ring is being robbed may not write over slots that the other still reads. */
-static void a_thief_counts_slots_lent_to_another_as_full(void)
+/* A thief whose own ring is being stolen from must not overwrite slots that the other thief still
+ * reads. */
+static void ring_steal_counts_claimed_slots_of_its_ring_as_full(void)
 {
     struct wf_ring from;
     struct wf_ring into;
@@ -394,7 +398,7 @@ static void a_thief_counts_slots_lent_to_another_as_full(void)
 }
 
 /* behaviour 4; S4.14 (one steal at a time) */
-static void a_second_thief_gets_nothing_and_changes_nothing(void)
+static void ring_second_thief_gets_nothing_and_changes_nothing(void)
 {
     struct wf_ring from;
     struct wf_ring into;
@@ -407,12 +411,12 @@ static void a_second_thief_gets_nothing_and_changes_nothing(void)
     CHECK_EQ(wf_ring_count(&into), 0);
     check_reached("ring.second_thief_turned_away");
     check_pops(&from, 50, 100);
-    CHECK(wf_ring_steal(&from, &into) == NULL); /* also when nothing but the other's is there */
+    CHECK(wf_ring_steal(&from, &into) == NULL); /* also when only claimed items are left */
     CHECK_EQ(wf_load_relaxed(&from.head), pair(0, 100));
 }
 
 /* S2.25 */
-static void the_counters_add_up(void)
+static void ring_counters_add_up(void)
 {
     struct wf_ring ring;
     struct wf_ring mine;
@@ -427,7 +431,7 @@ static void the_counters_add_up(void)
     CHECK(wf_ring_pop(&ring) != NULL);
     CHECK(wf_ring_pop(&ring) != NULL);            /* 130 left */
     CHECK(wf_ring_steal(&ring, &mine) != NULL);   /* 65 left; 64 in mine */
-    wf_store_relaxed(&ring.head, pair(500, 600)); /* a thief at work in a full ring */
+    wf_store_relaxed(&ring.head, pair(500, 600)); /* a thief has claimed slots of a full ring */
     wf_store_relaxed(&ring.tail, 500 + CAPACITY);
     wf_ring_push(&ring, item_node(items, CAPACITY + 4), keep, &spill);
 
@@ -445,10 +449,10 @@ static void the_counters_add_up(void)
     CHECK_EQ(stats.popped, 1);
 }
 
-/* ---- the head that the owner knows ----------------------------------------------------------- */
+/* ---- the owner's copy of the head ------------------------------------------------------------ */
 
-/* A pop whose copy of the head were not kept up would be right, and twice as slow. */
-static void alone_the_owner_always_knows_the_head(void)
+/* A pop with a stale copy of the head would be correct, and twice as slow. */
+static void ring_owner_knows_the_head_without_thieves(void)
 {
     struct wf_ring ring;
     struct spill spill = {0};
@@ -456,7 +460,7 @@ static void alone_the_owner_always_knows_the_head(void)
     wf_ring_init(&ring);
     for (size_t round = 0; round < 3; round++) {
         CHECK_EQ(wf_ring_push_chain(&ring, &chain), CAPACITY);
-        wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill); /* half goes */
+        wf_ring_push(&ring, item_node(items, CAPACITY), keep, &spill); /* half overflows */
         CHECK_EQ(spill.calls, 1);
         check_pops(&ring, HALF, CAPACITY + 1);
         fill(&ring, 0, CAPACITY);
@@ -467,7 +471,7 @@ static void alone_the_owner_always_knows_the_head(void)
     CHECK(!is_reached("ring.pop_met_thief"));
 }
 
-static void an_owner_that_only_pushes_finds_the_room_that_thieves_made(void)
+static void ring_push_finds_slots_freed_by_thieves(void)
 {
     struct wf_ring ring;
     struct wf_ring mine;
@@ -487,7 +491,7 @@ static void an_owner_that_only_pushes_finds_the_room_that_thieves_made(void)
     CHECK_EQ(wf_ring_count(&ring), CAPACITY);
 }
 
-static void an_owner_does_not_pop_what_thieves_took(void)
+static void ring_pop_skips_stolen_items(void)
 {
     struct wf_ring ring;
     struct wf_ring mine;
@@ -541,7 +545,8 @@ static void steal_too(void *context)
     scene->stolen_too = wf_ring_steal(&scene->ring, &scene->other);
 }
 
-/* The owner goes on for a while: takes one, adds one, and the ring stays as full as it was. */
+/* The owner continues for a while: it takes one and adds one, so the number of items stays the
+ * same. */
 static void churn(void *context)
 {
     struct scene *scene = context;
@@ -567,7 +572,7 @@ static void take_rest(struct wf_ring *ring)
         (void)item_take(items, node);
     }
     wf_ring_pair head = wf_load_relaxed(&ring->head);
-    CHECK_EQ(head >> WF_RING_POS_BITS, (wf_ring_pos)head); /* no steal left half done */
+    CHECK_EQ(head >> WF_RING_POS_BITS, (wf_ring_pos)head); /* no steal is half done */
 }
 
 static void build_scene(struct scene *scene, size_t filled, size_t kept)
@@ -596,9 +601,9 @@ static void check_scene(struct scene *scene, size_t kept)
     items_check_all_taken(items + THIEFS_OWN, kept);
 }
 
-/* Alone, to know how long it is in this build: sanitizers make an operation up to ten times as
- * long. */
-static uint64_t steps_alone(size_t filled, step_fn op)
+/* Runs the operation once without interruption to measure its length in this build: sanitizers make
+ * an operation up to ten times as long. */
+static uint64_t steps_uninterrupted(size_t filled, step_fn op)
 {
     static struct scene scene;
     build_scene(&scene, filled, 0);
@@ -607,23 +612,23 @@ static uint64_t steps_alone(size_t filled, step_fn op)
     return steps;
 }
 
-/* With `filled` items in the ring and `kept` in the first thief's: `op` is stopped after each of
- * its instructions in turn, while `meanwhile` happens.  However they met, every item was taken
- * once.  Deep in an operation, where it only copies items one like the other, not every place is
- * tried.  Up to there it reads and decides, which is less than a whole steal that has nothing to
- * copy; every place is tried for twice as long as that. */
+/* With `filled` items in the ring and `kept` in the first thief's ring, `op` is stopped after each
+ * of its instructions in turn while `meanwhile` runs.  However they interleave, every item is taken
+ * once.  Deep in an operation, where it only copies items, not every instruction is tried.  Before
+ * that it reads and decides, which takes fewer instructions than a whole steal that copies no item;
+ * every instruction is tried for twice that length. */
 static void check_everywhere(size_t filled, size_t kept, step_fn op, step_fn meanwhile)
 {
     enum { SPARSE_STEP = 61 };
     step_require();
-    const uint64_t dense = 2 * steps_alone(1, steal);
-    bool is_inside = true;
-    for (uint64_t at = 1; is_inside; at += at < dense ? 1 : SPARSE_STEP) {
+    const uint64_t dense = 2 * steps_uninterrupted(1, steal);
+    bool is_interrupted = true;
+    for (uint64_t at = 1; is_interrupted; at += at < dense ? 1 : SPARSE_STEP) {
         static struct scene scene;
         build_scene(&scene, filled, kept);
-        is_inside = step_interrupt(at, op, meanwhile, &scene);
+        is_interrupted = step_interrupt(at, op, meanwhile, &scene);
         check_scene(&scene, kept);
-        CHECK(is_inside || at > 1);
+        CHECK(is_interrupted || at > 1);
     }
 }
 
@@ -631,8 +636,8 @@ static void check_everywhere(size_t filled, size_t kept, step_fn op, step_fn mea
 static void check_every_pair(size_t filled, step_fn first, step_fn second)
 {
     step_require();
-    const uint64_t stride_first = step_stride(steps_alone(filled, first));
-    const uint64_t stride_second = step_stride(steps_alone(filled, second));
+    const uint64_t stride_first = step_stride(steps_uninterrupted(filled, first));
+    const uint64_t stride_second = step_stride(steps_uninterrupted(filled, second));
     struct step_meeting meeting = {.is_inside_first = true};
     for (uint64_t at_first = 1; meeting.is_inside_first; at_first += stride_first) {
         meeting.is_inside_second = true;
@@ -645,8 +650,8 @@ static void check_every_pair(size_t filled, step_fn first, step_fn second)
     }
 }
 
-/* part of behaviour 5, for every place where the two can meet; S4.12 (pop retries on a lost CAS) */
-static void a_pop_meets_a_steal(void)
+/* part of behaviour 5, for every interleaving of the two; S4.12 (pop retries on a lost CAS) */
+static void ring_pop_and_steal_take_each_item_once(void)
 {
     for (size_t filled = 1; filled <= 4; filled++) {
         check_everywhere(filled, 0, pop, steal);
@@ -656,16 +661,16 @@ static void a_pop_meets_a_steal(void)
     check_reached("ring.claim_lost");
 }
 
-/* S2.24: as long as there is one left, a thief that lost a race to the owner has it. */
-static void a_thief_that_lost_a_race_asks_again(void)
+/* S2.24: while one item is left, a thief that lost a race to the owner gets it. */
+static void ring_thief_retries_after_a_lost_race(void)
 {
     step_require();
     for (size_t filled = 2; filled <= 5; filled++) {
-        bool is_inside = true;
-        for (uint64_t at = 1; is_inside; at++) {
+        bool is_interrupted = true;
+        for (uint64_t at = 1; is_interrupted; at++) {
             static struct scene scene;
             build_scene(&scene, filled, 0);
-            is_inside = step_interrupt(at, steal, pop, &scene);
+            is_interrupted = step_interrupt(at, steal, pop, &scene);
             CHECK(scene.stolen != NULL);
             check_scene(&scene, 0);
         }
@@ -673,13 +678,13 @@ static void a_thief_that_lost_a_race_asks_again(void)
     check_reached("ring.claim_lost");
 }
 
-static void a_pop_and_a_steal_are_both_interrupted(void)
+static void ring_pop_and_steal_both_preempted_take_each_item_once(void)
 {
     check_every_pair(1, steal, pop);
 }
 
-/* behaviour 4, for every place where the two can meet; S4.14 */
-static void a_steal_meets_a_steal(void)
+/* behaviour 4, for every interleaving of the two; S4.14 */
+static void ring_two_steals_take_each_item_once(void)
 {
     for (size_t filled = 1; filled <= 4; filled++) {
         check_everywhere(filled, 0, steal, steal_too);
@@ -687,7 +692,7 @@ static void a_steal_meets_a_steal(void)
     check_reached("ring.second_thief_turned_away");
 }
 
-static void a_push_into_a_full_ring_meets_a_steal(void)
+static void ring_overflow_and_steal_take_each_item_once(void)
 {
     check_everywhere(CAPACITY, 0, push, steal);
     check_everywhere(CAPACITY, CAPACITY - 2, steal, push);
@@ -695,16 +700,17 @@ static void a_push_into_a_full_ring_meets_a_steal(void)
     check_reached("ring.full_while_stolen_from");
 }
 
-/* A thief that was preempted finds the ring far ahead of the positions it read. */
-static void a_steal_sleeps_while_the_owner_goes_on(void)
+/* A thief that was preempted finds the ring far ahead of the positions that it read. */
+static void ring_steal_survives_preemption_while_owner_continues(void)
 {
     check_everywhere(1, 0, steal, churn);
     check_everywhere(HALF, CAPACITY - 2, steal, churn);
     check_everywhere(CAPACITY, CAPACITY - 2, steal, churn);
 }
 
-/* S4.11 (wait-free in the common case): a push takes the same instructions whatever is inside */
-static void a_push_with_room_takes_a_fixed_number_of_steps(void)
+/* S4.11 (wait-free in the common case): a push takes the same instructions for any number of
+ * items */
+static void ring_push_with_free_slots_takes_a_fixed_number_of_steps(void)
 {
     step_require();
     static struct scene scene;
@@ -716,34 +722,34 @@ static void a_push_with_room_takes_a_fixed_number_of_steps(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(items_come_out_in_the_order_they_went_in),
-    TAP_TEST(order_survives_the_wrap_at_every_fill),
-    TAP_TEST(a_ring_without_thieves_pops_in_order_too),
-    TAP_TEST(positions_wrap_without_a_trace),
-    TAP_TEST(the_257th_push_moves_the_oldest_128_in_one_batch),
-    TAP_TEST(a_push_into_room_that_a_thief_holds_overflows_alone),
-    TAP_TEST(a_try_leaves_a_full_ring_as_it_is),
-    TAP_TEST(all_come_out_at_one_stroke_unless_a_thief_is_there),
-    TAP_TEST(a_push_beside_a_thief_goes_in_where_there_is_room),
-    TAP_TEST(a_pop_beside_a_thief_leaves_its_slots_alone),
-    TAP_TEST(head_tail_and_slots_lie_on_lines_of_their_own),
-    TAP_TEST(a_chain_is_taken_as_far_as_there_is_room),
-    TAP_TEST(the_count_leaves_out_what_a_thief_has_claimed),
-    TAP_TEST(what_is_put_behind_others_comes_out_after_them),
-    TAP_TEST(a_thief_takes_half_rounded_up),
-    TAP_TEST(a_thief_takes_no_more_than_it_has_room_for),
-    TAP_TEST(a_thief_counts_slots_lent_to_another_as_full),
-    TAP_TEST(a_second_thief_gets_nothing_and_changes_nothing),
-    TAP_TEST(the_counters_add_up),
-    TAP_TEST(alone_the_owner_always_knows_the_head),
-    TAP_TEST(an_owner_that_only_pushes_finds_the_room_that_thieves_made),
-    TAP_TEST(an_owner_does_not_pop_what_thieves_took),
-    TAP_TEST(a_pop_meets_a_steal),
-    TAP_TEST_LIMIT(a_thief_that_lost_a_race_asks_again, LIMIT_STEPPED_S),
-    TAP_TEST_LIMIT(a_pop_and_a_steal_are_both_interrupted, LIMIT_STEPPED_S),
-    TAP_TEST(a_steal_meets_a_steal),
-    TAP_TEST_LIMIT(a_push_into_a_full_ring_meets_a_steal, LIMIT_STEPPED_S),
-    TAP_TEST(a_steal_sleeps_while_the_owner_goes_on),
-    TAP_TEST(a_push_with_room_takes_a_fixed_number_of_steps),
+    TAP_TEST(ring_is_fifo),
+    TAP_TEST(ring_keeps_order_across_the_wrap_at_every_fill),
+    TAP_TEST(ring_pop_biased_is_fifo),
+    TAP_TEST(ring_positions_wrap_around),
+    TAP_TEST(ring_257th_push_overflows_the_oldest_128_in_one_batch),
+    TAP_TEST(ring_push_into_claimed_slots_overflows_only_the_new_item),
+    TAP_TEST(ring_try_push_leaves_a_full_ring_unchanged),
+    TAP_TEST(ring_take_all_takes_all_unless_a_thief_has_claimed),
+    TAP_TEST(ring_push_beside_a_thief_uses_free_slots),
+    TAP_TEST(ring_pop_beside_a_thief_leaves_claimed_slots),
+    TAP_TEST(ring_head_tail_and_slots_have_own_cache_lines),
+    TAP_TEST(ring_push_chain_takes_what_fits),
+    TAP_TEST(ring_count_excludes_claimed_items),
+    TAP_TEST(ring_push_biased_appends_only_to_a_nonempty_ring),
+    TAP_TEST(ring_steal_takes_half_rounded_up),
+    TAP_TEST(ring_steal_takes_no_more_than_fits),
+    TAP_TEST(ring_steal_counts_claimed_slots_of_its_ring_as_full),
+    TAP_TEST(ring_second_thief_gets_nothing_and_changes_nothing),
+    TAP_TEST(ring_counters_add_up),
+    TAP_TEST(ring_owner_knows_the_head_without_thieves),
+    TAP_TEST(ring_push_finds_slots_freed_by_thieves),
+    TAP_TEST(ring_pop_skips_stolen_items),
+    TAP_TEST(ring_pop_and_steal_take_each_item_once),
+    TAP_TEST_LIMIT(ring_thief_retries_after_a_lost_race, LIMIT_STEPPED_S),
+    TAP_TEST_LIMIT(ring_pop_and_steal_both_preempted_take_each_item_once, LIMIT_STEPPED_S),
+    TAP_TEST(ring_two_steals_take_each_item_once),
+    TAP_TEST_LIMIT(ring_overflow_and_steal_take_each_item_once, LIMIT_STEPPED_S),
+    TAP_TEST(ring_steal_survives_preemption_while_owner_continues),
+    TAP_TEST(ring_push_with_free_slots_takes_a_fixed_number_of_steps),
 };
 TAP_MAIN(tests)

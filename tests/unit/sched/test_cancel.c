@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a task that is asked to end hears of it at every call that waits, whatever it does at
- *         that moment; not behind a shield; and the same holds for a deadline.
- * Method: a task is brought to each place where it can be, cancelled there, and asked what it
- * heard.
+ * Goal:   a cancelled task gets -ECANCELED from every call that waits, whatever it does when the
+ *         cancel arrives, but not behind a shield. The same holds for a deadline.
+ * Method: the test brings a task to each state, cancels it there, and checks the codes that its
+ *         calls return.
  */
-#include "sched_aids.h"
+#include "sched_helpers.h"
 
-/* ---- where a cancel finds the task ----------------------------------------------------------- */
+/* ---- states of the cancelled task ------------------------------------------------------------ */
 
-static intptr_t say_what_a_wait_would(void *arg)
+static intptr_t check_once(void *arg)
 {
     (void)arg;
     return weft_check();
 }
 
-/* One worker: the task cannot begin before we wait. */
-static intptr_t cancel_the_queued(void *arg)
+/* One worker: the tasks cannot begin before this task waits. */
+static intptr_t cancel_queued(void *arg)
 {
     (void)arg;
     enum { COUNT = 10 };
     weft_task *tasks[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        tasks[i] = go(say_what_a_wait_would, NULL);
+        tasks[i] = go(check_once, NULL);
         CHECK_EQ(state_of(tasks[i]), WEFT_CREATED);
         CHECK_EQ(weft_cancel(tasks[i]), 0);
-        CHECK_EQ(weft_cancel(tasks[i]), 0); /* twice is once */
+        CHECK_EQ(weft_cancel(tasks[i]), 0); /* idempotent */
         CHECK(info_of(tasks[i]).is_cancelled);
     }
     for (int i = 0; i < COUNT; i++) {
@@ -39,9 +39,9 @@ static intptr_t cancel_the_queued(void *arg)
 }
 
 /* part of behaviour 32 */
-static void a_cancel_finds_a_task_that_is_queued(void)
+static void cancel_reaches_a_queued_task(void)
 {
-    run_under(ON_ONE_WORKER, cancel_the_queued);
+    run_under(ON_ONE_WORKER, cancel_queued);
 }
 
 static intptr_t compute(void *arg)
@@ -51,34 +51,34 @@ static intptr_t compute(void *arg)
     while (rc == 0) {
         rc = weft_check();
     }
-    CHECK_EQ(weft_check(), rc); /* each time anew */
+    CHECK_EQ(weft_check(), rc); /* at every call */
     return rc;
 }
 
-static intptr_t cancel_the_running(void *arg)
+static intptr_t cancel_running(void *arg)
 {
     (void)arg;
     wf_atomic_u32 started = {0};
     weft_task *task = go(compute, &started);
-    wait_for(&started, 1); /* from now on it computes, or waits for its next share */
+    wait_for(&started, 1); /* the task computes, or waits for its next slice */
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
     return 0;
 }
 
-/* part of behaviour 32; and a task that computes shares its worker: the canceller had its turn */
-static void a_cancel_finds_a_task_that_runs(void)
+/* part of behaviour 32; a computing task shares its worker: the canceller got a slice */
+static void cancel_reaches_a_running_task(void)
 {
-    run_under(EVERYWHERE, cancel_the_running);
+    run_under(EVERYWHERE, cancel_running);
 }
 
-/* The ways to wait, each for tasks that end only when the test says so. */
+/* The ways to wait, each for tasks that end only when the test allows it. */
 struct waiter {
     wf_atomic_u32 open;
     weft_task *awaited[2];
     int (*wait)(struct waiter *waiter);
     enum weft_wait kind;
-    int heard[2];
+    int codes[2];
 };
 
 static int wait_by_join(struct waiter *waiter)
@@ -94,13 +94,13 @@ static int wait_by_await(struct waiter *waiter)
     return (int)weft_await(weft_task_ref(waiter->awaited[0]));
 }
 
-static int wait_for_all(struct waiter *waiter)
+static int wait_by_await_all(struct waiter *waiter)
 {
     weft_task *tasks[2] = {weft_task_ref(waiter->awaited[0]), weft_task_ref(waiter->awaited[1])};
     return weft_await_all(tasks, 2, NULL);
 }
 
-static int wait_for_the_first(struct waiter *waiter)
+static int wait_by_race(struct waiter *waiter)
 {
     weft_task *tasks[2] = {weft_task_ref(waiter->awaited[0]), weft_task_ref(waiter->awaited[1])};
     return weft_race(tasks, 2, NULL);
@@ -109,16 +109,16 @@ static int wait_for_the_first(struct waiter *waiter)
 static intptr_t wait_twice(void *arg)
 {
     struct waiter *waiter = arg;
-    waiter->heard[0] = waiter->wait(waiter);
-    waiter->heard[1] = waiter->wait(waiter); /* level-triggered: at once again */
-    return waiter->heard[0];
+    waiter->codes[0] = waiter->wait(waiter);
+    waiter->codes[1] = waiter->wait(waiter); /* level-triggered: fails again at once */
+    return waiter->codes[0];
 }
 
 static const struct waiter waiters[] = {
     {.wait = wait_by_join, .kind = WEFT_WAIT_TASK},
     {.wait = wait_by_await, .kind = WEFT_WAIT_TASK},
-    {.wait = wait_for_all, .kind = WEFT_WAIT_TASK},
-    {.wait = wait_for_the_first, .kind = WEFT_WAIT_TASKS},
+    {.wait = wait_by_await_all, .kind = WEFT_WAIT_TASK},
+    {.wait = wait_by_race, .kind = WEFT_WAIT_TASKS},
 };
 enum { WAITERS = sizeof(waiters) / sizeof(waiters[0]) };
 
@@ -133,7 +133,7 @@ static void waiter_begin(struct waiter *waiter)
     waiter->awaited[1] = go(stand_by_or_leave, &waiter->open);
 }
 
-/* What was awaited went on: it was not cancelled along. */
+/* The awaited tasks still run: the cancel did not reach them. */
 static void waiter_end(struct waiter *waiter)
 {
     for (int i = 0; i < 2; i++) {
@@ -145,7 +145,7 @@ static void waiter_end(struct waiter *waiter)
     CHECK_EQ(weft_await(waiter->awaited[1]), 0);
 }
 
-static intptr_t cancel_the_waiting(void *arg)
+static intptr_t cancel_waiting(void *arg)
 {
     (void)arg;
     for (size_t i = 0; i < WAITERS; i++) {
@@ -158,7 +158,7 @@ static intptr_t cancel_the_waiting(void *arg)
         intptr_t result = 0;
         CHECK_EQ(weft_join(task, &result), 0);
         CHECK_EQ(result, -ECANCELED);
-        CHECK_EQ(waiter.heard[1], -ECANCELED);
+        CHECK_EQ(waiter.codes[1], -ECANCELED);
         CHECK_EQ(state_of(task), WEFT_CANCELLED);
         weft_drop(task);
         waiter_end(&waiter);
@@ -167,9 +167,9 @@ static intptr_t cancel_the_waiting(void *arg)
 }
 
 /* part of behaviour 32, part of S2.9: cancel */
-static void a_cancel_wakes_a_task_that_waits(void)
+static void cancel_wakes_a_waiting_task(void)
 {
-    run_under(EVERYWHERE, cancel_the_waiting);
+    run_under(EVERYWHERE, cancel_waiting);
 }
 
 struct canceller {
@@ -200,7 +200,7 @@ static void race_the_cancel(weft_runtime *runtime, const struct setting *setting
         pthread_t thread;
         CHECK_EQ(wf_thread_start(&thread, cancel_from_thread, &canceller, NULL), 0);
         canceller.task = go_into(runtime, join_what_never_ends, endless);
-        raise_by_one(&canceller.go); /* meets it before, while or after it goes to sleep */
+        raise_by_one(&canceller.go); /* cancels before, during or after the suspension */
         intptr_t result = 0;
         CHECK_EQ(weft_join(canceller.task, &result), 0);
         CHECK_EQ(result, -ECANCELED);
@@ -211,7 +211,7 @@ static void race_the_cancel(weft_runtime *runtime, const struct setting *setting
     CHECK_EQ(weft_await(endless), -ECANCELED);
 }
 
-static void a_cancel_that_races_the_wait_is_not_lost(void)
+static void cancel_that_races_a_wait_is_not_lost(void)
 {
     open_under(EVERYWHERE, race_the_cancel);
 }
@@ -227,24 +227,24 @@ static intptr_t cancel_at_the_end(void *arg)
         CHECK_EQ(weft_cancel(task), 0);
         intptr_t result = 0;
         CHECK_EQ(weft_join(task, &result), 0);
-        /* A task that was never run may be spared the trouble. */
+        /* A task that never ran may end without a run. */
         CHECK(result == 5 || result == -ECANCELED);
         CHECK_EQ(state_of(task), result == 5 ? WEFT_COMPLETED : WEFT_CANCELLED);
-        CHECK_EQ(weft_cancel(task), 0); /* has ended: no effect */
+        CHECK_EQ(weft_cancel(task), 0); /* the task has ended: no effect */
         CHECK_EQ(state_of(task), result == 5 ? WEFT_COMPLETED : WEFT_CANCELLED);
         weft_drop(task);
     }
     return 0;
 }
 
-static void a_cancel_may_come_too_late(void)
+static void cancel_of_an_ended_task_has_no_effect(void)
 {
     run_under(EVERYWHERE, cancel_at_the_end);
 }
 
-/* ---- what the task makes of it --------------------------------------------------------------- */
+/* ---- behaviour of the cancelled task --------------------------------------------------------- */
 
-static intptr_t cancel_oneself(void *arg)
+static intptr_t cancel_self(void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_check(), 0);
@@ -253,40 +253,40 @@ static intptr_t cancel_oneself(void *arg)
     CHECK_EQ(weft_check(), -ECANCELED);
     CHECK_EQ(weft_yield(), -ECANCELED);
     CHECK_EQ(weft_yield(), -ECANCELED);
-    return 6; /* it was asked, not forced */
+    return 6; /* a cancel is a request */
 }
 
-static intptr_t watch_a_task_that_goes_on(void *arg)
+static intptr_t join_task_that_ignores_cancel(void *arg)
 {
     (void)arg;
-    weft_task *task = go(cancel_oneself, NULL);
+    weft_task *task = go(cancel_self, NULL);
     CHECK_EQ(weft_join(task, NULL), 0);
     CHECK_EQ(state_of(task), WEFT_COMPLETED);
     CHECK_EQ(weft_await(task), 6);
     return 0;
 }
 
-static void a_cancelled_task_may_go_on_to_its_end(void)
+static void cancel_does_not_force_the_task_to_end(void)
 {
-    run_under(EVERYWHERE, watch_a_task_that_goes_on);
+    run_under(EVERYWHERE, join_task_that_ignores_cancel);
 }
 
-/* One worker: the other task can only run when the cancelled one lets it. */
-static intptr_t give_way_although_cancelled(void *arg)
+/* One worker: the other task can only run when the cancelled one yields. */
+static intptr_t yield_while_cancelled(void *arg)
 {
     (void)arg;
     wf_atomic_u32 ran = {0};
     CHECK_EQ(weft_cancel(weft_self()), 0);
     weft_drop(go(count_up, &ran));
     while (wf_load_acquire(&ran) == 0) {
-        CHECK_EQ(weft_yield(), -ECANCELED); /* "after it did so" */
+        CHECK_EQ(weft_yield(), -ECANCELED); /* the error comes after the yield */
     }
     return 0;
 }
 
-static void a_cancelled_task_still_gives_way(void)
+static void yield_of_a_cancelled_task_still_runs_others(void)
 {
-    run_under(ON_ONE_WORKER, give_way_although_cancelled);
+    run_under(ON_ONE_WORKER, yield_while_cancelled);
 }
 
 /* ---- shields --------------------------------------------------------------------------------- */
@@ -303,7 +303,7 @@ static intptr_t wait_behind_shields(void *arg)
     for (int i = 0; i < shielded->shields; i++) {
         CHECK_EQ(weft_shield(1), 0);
     }
-    CHECK_EQ(weft_join(shielded->awaited, NULL), 0); /* as if nothing were */
+    CHECK_EQ(weft_join(shielded->awaited, NULL), 0); /* not affected by the cancel */
     for (int i = 0; i < shielded->shields; i++) {
         CHECK_EQ(weft_check(), 0);
         CHECK_EQ(weft_yield(), 0);
@@ -315,7 +315,7 @@ static intptr_t wait_behind_shields(void *arg)
     return weft_join(shielded->awaited, NULL) == 0 ? weft_yield() : -ECANCELED;
 }
 
-static intptr_t cancel_the_shielded(void *arg)
+static intptr_t cancel_shielded(void *arg)
 {
     (void)arg;
     for (int shields = 1; shields <= 3; shields++) {
@@ -336,12 +336,12 @@ static intptr_t cancel_the_shielded(void *arg)
 }
 
 /* S4.39, behaviour 33 */
-static void behind_shields_a_cancel_waits_for_the_outermost_end(void)
+static void shield_defers_cancel_until_outermost_shield_ends(void)
 {
-    run_under(EVERYWHERE, cancel_the_shielded);
+    run_under(EVERYWHERE, cancel_shielded);
 }
 
-static intptr_t take_all_shields(void *arg)
+static intptr_t nest_shields(void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_shield(0), -EINVAL);
@@ -361,13 +361,13 @@ static intptr_t take_all_shields(void *arg)
 }
 
 /* S4.39, behaviour 33 */
-static void shields_nest_to_255(void)
+static void shield_nests_up_to_255(void)
 {
-    run_under(EVERYWHERE, take_all_shields);
+    run_under(EVERYWHERE, nest_shields);
 }
 
-/* What a task does to leave things in order may wait. */
-static intptr_t clean_up_with_help(void *arg)
+/* A cleanup may wait. */
+static intptr_t clean_up_with_child(void *arg)
 {
     int rc = weft_join(arg, NULL);
     CHECK_EQ(rc, -ECANCELED);
@@ -377,12 +377,12 @@ static intptr_t clean_up_with_help(void *arg)
     return rc;
 }
 
-static intptr_t cancel_a_tidy_task(void *arg)
+static intptr_t cancel_task_with_cleanup(void *arg)
 {
     (void)arg;
     wf_atomic_u32 open = {0};
     weft_task *awaited = go(stand_by, &open);
-    weft_task *task = go(clean_up_with_help, awaited);
+    weft_task *task = go(clean_up_with_child, awaited);
     wait_for_state(task, WEFT_BLOCKED);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
@@ -392,17 +392,17 @@ static intptr_t cancel_a_tidy_task(void *arg)
 }
 
 /* behaviour 31 */
-static void behind_a_shield_a_cancelled_task_may_spawn_and_await(void)
+static void shield_lets_a_cancelled_task_spawn_and_await(void)
 {
-    run_under(EVERYWHERE, cancel_a_tidy_task);
+    run_under(EVERYWHERE, cancel_task_with_cleanup);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-static intptr_t be_late_for_everything(void *arg)
+static intptr_t miss_every_deadline(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_deadline(1), WEFT_NEVER); /* long ago */
+    CHECK_EQ(weft_deadline(1), WEFT_NEVER); /* far in the past */
     CHECK_EQ(info_of(weft_self()).deadline, 1);
     CHECK_EQ(weft_check(), -ETIMEDOUT);
     CHECK_EQ(weft_yield(), -ETIMEDOUT);
@@ -411,12 +411,12 @@ static intptr_t be_late_for_everything(void *arg)
         struct waiter waiter = waiter_new(i);
         waiter_begin(&waiter);
         CHECK_EQ(wait_twice(&waiter), -ETIMEDOUT);
-        CHECK_EQ(waiter.heard[1], -ETIMEDOUT);
+        CHECK_EQ(waiter.codes[1], -ETIMEDOUT);
         CHECK_EQ(weft_deadline(WEFT_NEVER), 1);
         waiter_end(&waiter);
         CHECK_EQ(weft_deadline(1), WEFT_NEVER);
     }
-    CHECK_EQ(weft_shield(1), 0); /* holds deadlines off too */
+    CHECK_EQ(weft_shield(1), 0); /* a shield defers deadlines, too */
     CHECK_EQ(weft_check(), 0);
     CHECK_EQ(weft_yield(), 0);
     CHECK_EQ(weft_await(go(echo, (void *)3)), 3);
@@ -428,18 +428,18 @@ static intptr_t be_late_for_everything(void *arg)
     return 0;
 }
 
-static void after_the_deadline_every_wait_says_so(void)
+static void deadline_in_the_past_fails_every_wait(void)
 {
-    run_under(EVERYWHERE, be_late_for_everything);
+    run_under(EVERYWHERE, miss_every_deadline);
 }
 
-static intptr_t go_on_until_late(void *arg)
+static intptr_t check_until_late(void *arg)
 {
-    int (*const *look)(void) = arg;
+    int (*const *check)(void) = arg;
     int rc = 0;
     (void)weft_deadline(wf_clock_now() + 1000000);
     while (rc == 0) {
-        rc = (*look)();
+        rc = (*check)();
     }
     return rc;
 }
@@ -447,22 +447,22 @@ static intptr_t go_on_until_late(void *arg)
 static intptr_t let_deadlines_pass(void *arg)
 {
     (void)arg;
-    int (*looks[])(void) = {weft_yield, weft_check};
+    int (*checks[])(void) = {weft_yield, weft_check};
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_await(go(go_on_until_late, (void *)&looks[i])), -ETIMEDOUT);
+        CHECK_EQ(weft_await(go(check_until_late, (void *)&checks[i])), -ETIMEDOUT);
     }
     return 0;
 }
 
-/* Of tasks that run: there is no timer yet that would wake one that waits. */
-static void a_deadline_passes_while_the_task_runs(void)
+/* Running tasks only: test_time.c shows deadlines of waiting tasks. */
+static void deadline_is_seen_by_a_running_task(void)
 {
     run_under(EVERYWHERE, let_deadlines_pass);
 }
 
-/* ---- many ------------------------------------------------------------------------------------ */
+/* ---- many joiners ---------------------------------------------------------------------------- */
 
-static intptr_t cancel_a_crowd(void *arg)
+static intptr_t cancel_every_second(void *arg)
 {
     (void)arg;
     enum { COUNT = 200 };
@@ -473,7 +473,7 @@ static intptr_t cancel_a_crowd(void *arg)
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go(join_what_never_ends, awaited);
     }
-    wait_for_state(tasks[COUNT / 2], WEFT_BLOCKED); /* some wait, some do not yet */
+    wait_for_state(tasks[COUNT / 2], WEFT_BLOCKED); /* some joiners wait, some do not yet */
     for (int i = 0; i < COUNT; i += 2) {
         CHECK_EQ(weft_cancel(tasks[i]), 0);
     }
@@ -491,25 +491,26 @@ static intptr_t cancel_a_crowd(void *arg)
     return 0;
 }
 
-/* part of behaviour 32: those in the middle of the list of joiners go, the others stay. */
-static void half_of_many_who_wait_are_cancelled(void)
+/* part of behaviour 32: cancelled joiners leave the middle of the list, the remaining joiners stay.
+ * */
+static void cancel_removes_single_joiners_from_a_list_of_200(void)
 {
-    run_under(EVERYWHERE, cancel_a_crowd);
+    run_under(EVERYWHERE, cancel_every_second);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_cancel_finds_a_task_that_is_queued),
-    TAP_TEST(a_cancel_finds_a_task_that_runs),
-    TAP_TEST(a_cancel_wakes_a_task_that_waits),
-    TAP_TEST(a_cancel_that_races_the_wait_is_not_lost),
-    TAP_TEST(a_cancel_may_come_too_late),
-    TAP_TEST(a_cancelled_task_may_go_on_to_its_end),
-    TAP_TEST(a_cancelled_task_still_gives_way),
-    TAP_TEST(behind_shields_a_cancel_waits_for_the_outermost_end),
-    TAP_TEST(shields_nest_to_255),
-    TAP_TEST(behind_a_shield_a_cancelled_task_may_spawn_and_await),
-    TAP_TEST(after_the_deadline_every_wait_says_so),
-    TAP_TEST(a_deadline_passes_while_the_task_runs),
-    TAP_TEST(half_of_many_who_wait_are_cancelled),
+    TAP_TEST(cancel_reaches_a_queued_task),
+    TAP_TEST(cancel_reaches_a_running_task),
+    TAP_TEST(cancel_wakes_a_waiting_task),
+    TAP_TEST(cancel_that_races_a_wait_is_not_lost),
+    TAP_TEST(cancel_of_an_ended_task_has_no_effect),
+    TAP_TEST(cancel_does_not_force_the_task_to_end),
+    TAP_TEST(yield_of_a_cancelled_task_still_runs_others),
+    TAP_TEST(shield_defers_cancel_until_outermost_shield_ends),
+    TAP_TEST(shield_nests_up_to_255),
+    TAP_TEST(shield_lets_a_cancelled_task_spawn_and_await),
+    TAP_TEST(deadline_in_the_past_fails_every_wait),
+    TAP_TEST(deadline_is_seen_by_a_running_task),
+    TAP_TEST(cancel_removes_single_joiners_from_a_list_of_200),
 };
 TAP_MAIN(tests)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   whatever the machine refuses (memory, mappings, threads, writes), the call that needed it
- *         says so, nothing is left behind, and the runtime goes on.
- * Method: each operation is done again and again, and each time the next one of its calls that can
- *         fail does, until none is left; then again, and each time all memory is gone from the next
- *         allocation on.  After each round the blocks of memory are counted, and the same runtime
- *         must run another task.  Only waits on futexes do not fail: every thread has them at any
- *         time, and they would make each round another one.
+ * Goal:   when the machine refuses memory, a mapping, a thread or a write, the call that needed it
+ *         returns an error, nothing leaks, and the runtime continues.
+ * Method: the test repeats each operation, and in each round the next of its fallible calls fails,
+ *         until no call is left. Then it repeats the operation, and in each round all memory is
+ *         gone after the next allocation. After each round it counts the allocated blocks, and the
+ *         same runtime must run another task. Futex waits do not fail: every thread uses them at
+ *         any time, so rounds would not be repeatable.
  */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "fault_aids.h"
-#include "proc_aids.h"
-#include "sched_aids.h"
+#include "fault_helpers.h"
+#include "proc_helpers.h"
+#include "sched_helpers.h"
 
-#ifdef WF_TEST_AIDS
+#ifdef WF_TEST_HOOKS
 
-/* ---- opening ------------------------------------------------------------------------------- */
+/* ---- open ------------------------------------------------------------------------------------ */
 
 static void check_open_error(const struct faults *faults, int rc)
 {
@@ -51,13 +51,13 @@ static void open_with_each_fault(const weft_options *options)
             CHECK_EQ(weft_runtime_close(runtime, -1), 0);
         }
     }
-    /* The runtime, its workers, their queues, threads and signal stacks, the rings of the trace. */
+    /* The runtime, its workers, their queues, threads and signal stacks, the trace rings. */
     CHECK(faults.refused >= 10);
     expect_threads(0);
 }
 
 /* part of S0.6 */
-static void a_runtime_opens_whole_or_not_at_all(void)
+static void runtime_open_succeeds_completely_or_fails_without_leaks(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
         tour.options.trace_events = 16;
@@ -65,14 +65,14 @@ static void a_runtime_opens_whole_or_not_at_all(void)
     }
 }
 
-static void the_number_of_workers_may_be_unknown(void)
+static void runtime_open_with_default_workers_survives_each_fault(void)
 {
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 0};
     const weft_options options = options_of(&setting);
     open_with_each_fault(&options);
 }
 
-static void a_run_says_why_it_could_not_be(void)
+static void run_returns_the_error_of_each_fault(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
         struct faults faults = {0};
@@ -85,78 +85,79 @@ static void a_run_says_why_it_could_not_be(void)
                 check_open_error(&faults, (int)result);
             }
         }
-        CHECK(faults.refused >= 12); /* those above, and the task and the stack of `echo` */
+        CHECK(faults.refused >= 12); /* as above, and the task and the stack of `echo` */
     }
 }
 
-/* ---- spawning ------------------------------------------------------------------------------ */
+/* ---- spawn ----------------------------------------------------------------------------------- */
 
-enum { CROWD = 6 };
+enum { TASKS = 6 };
 
-struct crowd {
+struct batch {
     wf_atomic_u32 started;
     wf_atomic_u32 open;
-    weft_task *tasks[CROWD];
-    intptr_t results[CROWD];
+    weft_task *tasks[TASKS];
+    intptr_t results[TASKS];
 };
 
 static intptr_t start_and_stand_by(void *arg)
 {
-    struct crowd *crowd = arg;
-    raise_by_one(&crowd->started);
-    wait_for(&crowd->open, 1);
+    struct batch *batch = arg;
+    raise_by_one(&batch->started);
+    wait_for(&batch->open, 1);
     return 7;
 }
 
-static unsigned count_ended(const struct crowd *crowd)
+static unsigned count_ended(const struct batch *batch)
 {
     unsigned ended = 0;
-    for (int i = 0; i < CROWD; i++) {
-        ended += weft_try_join(crowd->tasks[i], NULL) == 0 ? 1 : 0;
+    for (int i = 0; i < TASKS; i++) {
+        ended += weft_try_join(batch->tasks[i], NULL) == 0 ? 1 : 0;
     }
     return ended;
 }
 
-/* Until each has begun, or never will: so all have stacks at the same time. */
-static void await_beginnings(struct crowd *crowd)
+/* Waits until each task has begun or has failed: then all begun tasks have stacks at the same time.
+ * */
+static void await_starts(struct batch *batch)
 {
-    while (wf_load_acquire(&crowd->started) + count_ended(crowd) < CROWD) { /* to raise_by_one */
+    while (wf_load_acquire(&batch->started) + count_ended(batch) < TASKS) { /* raise_by_one */
         let_others_run();
     }
 }
 
-static void check_crowd(struct faults *faults, struct crowd *crowd)
+static void check_batch(struct faults *faults, struct batch *batch)
 {
     unsigned refused = 0;
-    for (int i = 0; i < CROWD; i++) {
-        CHECK(crowd->results[i] == 7 || crowd->results[i] == -ENOMEM);
-        refused += crowd->results[i] == -ENOMEM ? 1 : 0;
+    for (int i = 0; i < TASKS; i++) {
+        CHECK(batch->results[i] == 7 || batch->results[i] == -ENOMEM);
+        refused += batch->results[i] == -ENOMEM ? 1 : 0;
     }
     faults_refused(faults, refused);
 }
 
-static intptr_t run_a_crowd(void *arg)
+static intptr_t spawn_batch(void *arg)
 {
     struct faults *faults = arg;
-    struct crowd crowd = {.open = {0}};
-    const weft_task_options options = {.stack_size = (size_t)1 << 20}; /* a slab has four of them */
+    struct batch batch = {.open = {0}};
+    const weft_task_options options = {.stack_size = (size_t)1 << 20}; /* a slab has four stacks */
     faults_begin(faults);
-    for (int i = 0; i < CROWD; i++) {
-        CHECK_EQ(weft_spawn(&crowd.tasks[i], start_and_stand_by, &crowd, &options), 0);
+    for (int i = 0; i < TASKS; i++) {
+        CHECK_EQ(weft_spawn(&batch.tasks[i], start_and_stand_by, &batch, &options), 0);
     }
-    await_beginnings(&crowd);
+    await_starts(&batch);
     faults_end(faults);
-    raise_by_one(&crowd.open);
-    int rc = weft_await_all(crowd.tasks, CROWD, crowd.results);
+    raise_by_one(&batch.open);
+    int rc = weft_await_all(batch.tasks, TASKS, batch.results);
     CHECK(rc == 0 || rc == -ENOMEM);
-    check_crowd(faults, &crowd);
+    check_batch(faults, &batch);
     return 0;
 }
 
-/* S2.52: out of memory is an error of one task, whose worker goes on */
-static void who_gets_no_stack_ends_with_an_error(void)
+/* S2.52: out of memory is an error of one task, and its worker continues */
+static void spawn_without_stack_memory_ends_the_task_with_enomem(void)
 {
-    fail_each(run_a_crowd, 4);
+    fail_each(spawn_batch, 4);
 }
 
 static intptr_t read_number(void *arg)
@@ -165,7 +166,7 @@ static intptr_t read_number(void *arg)
     return *(const int *)arg;
 }
 
-/* Spawns with everything that a task can be asked to have. */
+/* Spawns with every task option. */
 static intptr_t spawn_with_options(void *arg)
 {
     static const weft_task_options options[] = {
@@ -188,7 +189,7 @@ static intptr_t spawn_with_options(void *arg)
     int number = 7;
     faults_begin(faults);
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
-        weft_task *task = weft_self(); /* something that must stay */
+        weft_task *task = weft_self(); /* must stay on error */
         int rc = weft_spawn(&task, read_number, &number, &options[i]);
         CHECK(rc == 0 ? task != weft_self() : task == weft_self());
         intptr_t result = rc == 0 ? weft_await(task) : rc;
@@ -200,9 +201,10 @@ static intptr_t spawn_with_options(void *arg)
     return 0;
 }
 
-static void a_spawn_with_any_option_fails_whole(void)
+static void spawn_with_any_option_fails_without_leaks(void)
 {
-    /* Name; copy; two stacks of other sizes, of a block and a mapping each; twice for the last. */
+    /* Name; copy; two other stack sizes with a block and a mapping each; both again for the last.
+     * */
     fail_each(spawn_with_options, 6);
 }
 
@@ -221,7 +223,7 @@ static void spawn_from_a_thread(struct faults *faults, weft_runtime *runtime)
     CHECK_EQ(weft_await(go_into(runtime, echo, (void *)7)), 7);
 }
 
-static void a_spawn_from_outside_fails_whole(void)
+static void spawn_from_a_non_worker_thread_fails_without_leaks(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
         struct faults faults = {0};
@@ -247,7 +249,7 @@ static intptr_t go_in_a_scope(void *arg)
     int close_rc = weft_scope_close(&scope);
     faults_end(faults);
     CHECK(rc == 0 || rc == -ENOMEM);
-    CHECK(close_rc == 0 || (rc == 0 && close_rc == -ENOMEM)); /* it got no stack */
+    CHECK(close_rc == 0 || (rc == 0 && close_rc == -ENOMEM)); /* the task got no stack */
     bool is_refused = rc != 0 || close_rc != 0;
     CHECK_EQ(wf_load_relaxed(&ran), is_refused ? 0 : 1);
     CHECK(!is_refused || faults->what != NULL);
@@ -255,12 +257,12 @@ static intptr_t go_in_a_scope(void *arg)
     return 0;
 }
 
-static void a_scope_hears_of_a_task_that_got_no_stack(void)
+static void scope_close_reports_a_task_that_got_no_stack(void)
 {
     fail_each(go_in_a_scope, 3);
 }
 
-enum { MANY = 100 }; /* more than a slab of tasks has, or the first buffers of a deque */
+enum { MANY = 100 }; /* more than a slab of tasks or the initial buffer of a deque holds */
 
 static intptr_t go_many(void *arg)
 {
@@ -277,19 +279,19 @@ static intptr_t go_many(void *arg)
     faults_end(faults);
     faults_refused(faults, refused);
     CHECK_EQ(rc, refused > 0 ? -ENOMEM : 0);
-    CHECK_EQ(wf_load_acquire(&ran), MANY - refused); /* to raise_by_one */
+    CHECK_EQ(wf_load_acquire(&ran), MANY - refused); /* pairs with raise_by_one */
     return 0;
 }
 
-static void who_is_made_runs_even_if_no_queue_can_grow(void)
+static void spawned_task_runs_even_if_no_queue_can_grow(void)
 {
     fail_each(go_many, 1);
 }
 
-/* ---- inside of tasks ----------------------------------------------------------------------- */
+/* ---- inside tasks ---------------------------------------------------------------------------- */
 
 static weft_key key;
-static unsigned destroyed; /* plain: whoever ends a task hands it on */
+static unsigned destroyed; /* plain: the end of a task publishes it */
 
 static void destroy(void *value)
 {
@@ -301,16 +303,16 @@ static intptr_t keep_a_local(void *arg)
 {
     struct faults *faults = arg;
     faults_begin(faults);
-    void **place = weft_local(key);
+    void **slot = weft_local(key);
     faults_end(faults);
-    if (place == NULL) {
+    if (slot == NULL) {
         CHECK(is_hit(faults, "alloc"));
         faults->refused++;
-        place = weft_local(key);
+        slot = weft_local(key);
     }
-    CHECK(place != NULL);
-    CHECK(*place == NULL);
-    *place = &key;
+    CHECK(slot != NULL);
+    CHECK(*slot == NULL);
+    *slot = &key;
     return 0;
 }
 
@@ -322,7 +324,7 @@ static intptr_t keep_a_local_in_a_child(void *arg)
     return 0;
 }
 
-static void a_local_that_has_no_memory_has_it_later(void)
+static void task_local_can_be_retried_after_enomem(void)
 {
     CHECK_EQ(weft_key_new(&key, destroy), 0);
     fail_each(keep_a_local_in_a_child, 2);
@@ -354,12 +356,12 @@ static intptr_t read_message(void *arg)
     return 0;
 }
 
-static void a_failure_without_memory_keeps_its_error(void)
+static void fail_without_memory_keeps_the_error_code(void)
 {
     fail_each(read_message, 2);
 }
 
-enum { RUNNERS = 12 }; /* more than a race has room for in its frame */
+enum { RACERS = 12 }; /* more than a race holds in its frame */
 
 static intptr_t win(void *arg)
 {
@@ -372,9 +374,9 @@ static intptr_t race_many(void *arg)
     struct faults *faults = arg;
     wf_atomic_u32 never = {0};
     wf_atomic_u32 open = {0};
-    weft_task *tasks[RUNNERS];
-    for (int i = 0; i < RUNNERS; i++) {
-        tasks[i] = i == RUNNERS - 1 ? go(win, &open) : go(stand_by_or_leave, &never);
+    weft_task *tasks[RACERS];
+    for (int i = 0; i < RACERS; i++) {
+        tasks[i] = i == RACERS - 1 ? go(win, &open) : go(stand_by_or_leave, &never);
         while (!info_of(tasks[i]).has_run) { /* then it has a stack */
             let_others_run();
         }
@@ -382,25 +384,25 @@ static intptr_t race_many(void *arg)
     intptr_t result = 0;
     faults_begin(faults);
     raise_by_one(&open);
-    int rc = weft_race(tasks, RUNNERS, &result);
+    int rc = weft_race(tasks, RACERS, &result);
     faults_end(faults);
     if (rc == -ENOMEM) {
         CHECK(is_hit(faults, "alloc"));
         CHECK_EQ(result, 0);
         faults->refused++;
-        rc = weft_race(tasks, RUNNERS, &result); /* the handles are still ours */
+        rc = weft_race(tasks, RACERS, &result); /* the caller still owns the handles */
     }
-    CHECK_EQ(rc, RUNNERS - 1);
+    CHECK_EQ(rc, RACERS - 1);
     CHECK_EQ(result, 7);
     return 0;
 }
 
-static void a_race_without_memory_leaves_the_handles(void)
+static void race_without_memory_leaves_the_handles(void)
 {
     fail_each(race_many, 1);
 }
 
-/* ---- looking at a runtime ------------------------------------------------------------------ */
+/* ---- dump and trace -------------------------------------------------------------------------- */
 
 static int open_null(void)
 {
@@ -415,14 +417,14 @@ static bool is_write_error(const struct faults *faults, int rc)
            rc != -ENOMEM;
 }
 
-static intptr_t dump_it(void *arg)
+static intptr_t dump_under_fault(void *arg)
 {
     struct faults *faults = arg;
     int fd = open_null();
     faults_begin(faults);
     int rc = weft_dump(weft_runtime_self(), fd);
     faults_end(faults);
-    if (rc != 1) { /* tasks: ourselves */
+    if (rc != 1) { /* one task: the caller */
         CHECK(is_write_error(faults, rc) || (rc == -ENOMEM && is_hit(faults, "alloc")));
         faults->refused++;
     }
@@ -431,12 +433,12 @@ static intptr_t dump_it(void *arg)
     return 0;
 }
 
-static void a_dump_says_why_it_is_not_whole(void)
+static void dump_returns_the_error_of_each_fault(void)
 {
-    fail_each(dump_it, 3); /* memory, and for a worker and a task a write that fails */
+    fail_each(dump_under_fault, 3); /* memory, and a failed write for a worker and for a task */
 }
 
-static intptr_t trace_it(void *arg)
+static intptr_t trace_under_fault(void *arg)
 {
     struct faults *faults = arg;
     weft_runtime *runtime = weft_runtime_self();
@@ -454,7 +456,7 @@ static intptr_t trace_it(void *arg)
     (void)weft_yield();
     rc = weft_trace_stop(runtime, fd);
     faults_end(faults);
-    if (rc == -ENOMEM) { /* then it still runs */
+    if (rc == -ENOMEM) { /* then the trace still runs */
         CHECK(is_hit(faults, "alloc"));
         faults->refused++;
         CHECK_EQ(weft_trace_start(runtime, 64), -EALREADY);
@@ -466,14 +468,14 @@ static intptr_t trace_it(void *arg)
     return 0;
 }
 
-static void a_trace_that_cannot_start_or_stop_can_later(void)
+static void trace_start_and_stop_can_be_retried_after_a_fault(void)
 {
-    fail_each(trace_it, 5);
+    fail_each(trace_under_fault, 5);
 }
 
-/* ---- what is reported ---------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
-struct news {
+struct reports {
     wf_atomic_u32 failures;
     wf_atomic_u32 deadlocks;
     size_t cycle_count;
@@ -482,23 +484,23 @@ struct news {
     char message[64];
 };
 
-static void hear_failure(void *context, const weft_failure *failure)
+static void record_failure(void *context, const weft_failure *failure)
 {
-    struct news *news = context;
-    news->task_id = failure->task_id;
-    news->error = failure->error;
-    (void)snprintf(news->message, sizeof(news->message), "%s", failure->message);
-    raise_by_one(&news->failures);
+    struct reports *reports = context;
+    reports->task_id = failure->task_id;
+    reports->error = failure->error;
+    (void)snprintf(reports->message, sizeof(reports->message), "%s", failure->message);
+    raise_by_one(&reports->failures);
 }
 
-static void hear_deadlock(void *context, const weft_deadlock *deadlock)
+static void record_deadlock(void *context, const weft_deadlock *deadlock)
 {
-    struct news *news = context;
-    news->cycle_count = deadlock->cycle_count;
+    struct reports *reports = context;
+    reports->cycle_count = deadlock->cycle_count;
     CHECK_EQ(deadlock->count, 3);
     CHECK(deadlock->cycle_count == 0 || deadlock->cycle != NULL);
     CHECK((deadlock->text[0] != '\0') == (deadlock->cycle_count > 0));
-    raise_by_one(&news->deadlocks);
+    raise_by_one(&reports->deadlocks);
 }
 
 static intptr_t fail_unseen(void *arg)
@@ -508,15 +510,15 @@ static intptr_t fail_unseen(void *arg)
 }
 
 /* part of behaviour 30 */
-static void a_failure_that_cannot_be_noted_is_reported(void)
+static void failure_report_counts_failures_that_had_no_memory(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
         struct faults faults = {0};
         while (faults_next(&faults)) {
-            struct news news = {.error = 0};
+            struct reports reports = {.error = 0};
             weft_runtime *runtime = NULL;
-            tour.options.on_failure = hear_failure;
-            tour.options.hook_context = &news;
+            tour.options.on_failure = record_failure;
+            tour.options.hook_context = &reports;
             CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
             CHECK_EQ(weft_await(go_into(runtime, fail_unseen, &faults)), 0);
             while (stats_of(runtime).live > 0) {
@@ -525,22 +527,23 @@ static void a_failure_that_cannot_be_noted_is_reported(void)
             CHECK_EQ(stats_of(runtime).total.failed, 1);
             CHECK_EQ(weft_runtime_close(runtime, -1), 0);
             faults_end(&faults);
-            CHECK_EQ(wf_load_acquire(&news.failures), 1); /* to raise_by_one */
-            if (news.task_id == 0) {
+            CHECK_EQ(wf_load_acquire(&reports.failures), 1); /* pairs with raise_by_one */
+            if (reports.task_id == 0) {
                 CHECK(is_hit(&faults, "alloc"));
-                CHECK_EQ(news.error, -ENOMEM);
-                CHECK_STR(news.message, "no memory to note 1 more that failed");
+                CHECK_EQ(reports.error, -ENOMEM);
+                CHECK_STR(reports.message, "1 more failure, not recorded: out of memory");
                 faults.refused++;
             } else {
-                CHECK_EQ(news.error, -EIO);
-                CHECK(strcmp(news.message, "disk 7 is full") == 0 || is_hit(&faults, "alloc"));
+                CHECK_EQ(reports.error, -EIO);
+                CHECK(strcmp(reports.message, "disk 7 is full") == 0 || is_hit(&faults, "alloc"));
             }
         }
         CHECK(faults.refused >= 1);
     }
 }
 
-static void fail_without_a_stack(struct faults *faults, weft_runtime *runtime, struct news *news)
+static void spawn_without_stack(struct faults *faults, weft_runtime *runtime,
+                                struct reports *reports)
 {
     const weft_task_options options = {.stack_size = (size_t)1 << 20, .is_detached = true};
     wf_atomic_u32 ran = {0};
@@ -550,94 +553,94 @@ static void fail_without_a_stack(struct faults *faults, weft_runtime *runtime, s
     faults_begin(faults);
     int rc = weft_runtime_spawn(runtime, NULL, count_up, &ran, &options);
     CHECK(rc == 0 || rc == -ENOMEM);
-    /* Nothing runs, before and after: the report must come all the same. */
-    while (rc == 0 && wf_load_acquire(&ran) + wf_load_acquire(&news->failures) == 0) {
+    /* The runtime is quiescent before and after: the report must still be made. */
+    while (rc == 0 && wf_load_acquire(&ran) + wf_load_acquire(&reports->failures) == 0) {
         (void)sched_yield();
     }
     faults_end(faults);
-    CHECK_EQ(wf_load_relaxed(&news->failures), rc == 0 && wf_load_relaxed(&ran) == 0 ? 1 : 0);
-    CHECK_EQ(news->error, wf_load_relaxed(&news->failures) == 1 ? -ENOMEM : 0);
-    faults->refused += wf_load_relaxed(&news->failures);
+    CHECK_EQ(wf_load_relaxed(&reports->failures), rc == 0 && wf_load_relaxed(&ran) == 0 ? 1 : 0);
+    CHECK_EQ(reports->error, wf_load_relaxed(&reports->failures) == 1 ? -ENOMEM : 0);
+    faults->refused += wf_load_relaxed(&reports->failures);
 }
 
-static void who_never_ran_for_want_of_a_stack_is_reported(void)
+static void failure_report_names_a_task_that_got_no_stack(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
         struct faults faults = {0};
         while (faults_next(&faults)) {
-            struct news news = {.error = 0};
+            struct reports reports = {.error = 0};
             weft_runtime *runtime = NULL;
-            tour.options.on_failure = hear_failure;
-            tour.options.hook_context = &news;
-            tour.options.no_monitor = true; /* as in fail_each */
+            tour.options.on_failure = record_failure;
+            tour.options.hook_context = &reports;
+            tour.options.no_monitor = true; /* see fail_each */
             CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
-            fail_without_a_stack(&faults, runtime, &news);
+            spawn_without_stack(&faults, runtime, &reports);
             CHECK_EQ(weft_runtime_close(runtime, -1), 0);
         }
         CHECK(faults.refused >= 2); /* a block and a mapping */
     }
 }
 
-struct knot {
+struct cycle {
     struct faults *faults;
     weft_task *tasks[2];
-    wf_atomic_u32 is_tied;
+    wf_atomic_u32 is_complete;
 };
 
 static intptr_t join_second(void *arg)
 {
-    struct knot *knot = arg;
-    wait_for(&knot->is_tied, 1);
-    return weft_join(knot->tasks[1], NULL);
+    struct cycle *cycle = arg;
+    wait_for(&cycle->is_complete, 1);
+    return weft_join(cycle->tasks[1], NULL);
 }
 
 static intptr_t join_first(void *arg)
 {
-    struct knot *knot = arg;
-    wait_for(&knot->is_tied, 1);
-    return weft_join(knot->tasks[0], NULL);
+    struct cycle *cycle = arg;
+    wait_for(&cycle->is_complete, 1);
+    return weft_join(cycle->tasks[0], NULL);
 }
 
-static intptr_t tie_a_knot(void *arg)
+static intptr_t join_cycle(void *arg)
 {
-    struct knot knot = {.faults = arg};
-    knot.tasks[0] = go(join_second, &knot);
-    knot.tasks[1] = go(join_first, &knot);
-    raise_by_one(&knot.is_tied);
-    wait_for_state(knot.tasks[0], WEFT_BLOCKED);
-    wait_for_state(knot.tasks[1], WEFT_BLOCKED);
-    faults_begin(knot.faults);
-    int rc = weft_join(knot.tasks[0], NULL); /* the knot is cut somewhere */
+    struct cycle cycle = {.faults = arg};
+    cycle.tasks[0] = go(join_second, &cycle);
+    cycle.tasks[1] = go(join_first, &cycle);
+    raise_by_one(&cycle.is_complete);
+    wait_for_state(cycle.tasks[0], WEFT_BLOCKED);
+    wait_for_state(cycle.tasks[1], WEFT_BLOCKED);
+    faults_begin(cycle.faults);
+    int rc = weft_join(cycle.tasks[0], NULL); /* the close cancels a task of the cycle */
     CHECK(rc == 0 || rc == -ECANCELED);
-    weft_drop(knot.tasks[0]);
-    weft_drop(knot.tasks[1]);
+    weft_drop(cycle.tasks[0]);
+    weft_drop(cycle.tasks[1]);
     return 0;
 }
 
-static void a_deadlock_is_reported_without_memory_too(void)
+static void deadlock_report_works_without_memory(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
         struct faults faults = {0};
         while (faults_next(&faults)) {
-            struct news news = {.cycle_count = 0};
-            tour.options.on_deadlock = hear_deadlock;
-            tour.options.hook_context = &news;
-            CHECK_EQ(weft_run(tie_a_knot, &faults, &tour.options), -EDEADLK);
+            struct reports reports = {.cycle_count = 0};
+            tour.options.on_deadlock = record_deadlock;
+            tour.options.hook_context = &reports;
+            CHECK_EQ(weft_run(join_cycle, &faults, &tour.options), -EDEADLK);
             faults_end(&faults);
-            CHECK_EQ(wf_load_acquire(&news.deadlocks), 1); /* to raise_by_one */
-            if (news.cycle_count != 2) {
-                CHECK_EQ(news.cycle_count, 0);
+            CHECK_EQ(wf_load_acquire(&reports.deadlocks), 1); /* pairs with raise_by_one */
+            if (reports.cycle_count != 2) {
+                CHECK_EQ(reports.cycle_count, 0);
                 CHECK(is_hit(&faults, "alloc"));
                 faults.refused++;
             }
         }
-        CHECK(faults.refused >= 2); /* the tasks, and the text */
+        CHECK(faults.refused >= 2); /* the task array and the text */
     }
 }
 
 #else
 
-static void faults_are_compiled_in(void)
+static void fault_points_are_compiled_in(void)
 {
     tap_skip("this build has no fault points");
 }
@@ -645,25 +648,25 @@ static void faults_are_compiled_in(void)
 #endif
 
 static const struct tap_test tests[] = {
-#ifdef WF_TEST_AIDS
-    TAP_TEST(a_runtime_opens_whole_or_not_at_all),
-    TAP_TEST(the_number_of_workers_may_be_unknown),
-    TAP_TEST(a_run_says_why_it_could_not_be),
-    TAP_TEST(who_gets_no_stack_ends_with_an_error),
-    TAP_TEST(a_spawn_with_any_option_fails_whole),
-    TAP_TEST(a_spawn_from_outside_fails_whole),
-    TAP_TEST(a_scope_hears_of_a_task_that_got_no_stack),
-    TAP_TEST(who_is_made_runs_even_if_no_queue_can_grow),
-    TAP_TEST(a_local_that_has_no_memory_has_it_later),
-    TAP_TEST(a_failure_without_memory_keeps_its_error),
-    TAP_TEST(a_race_without_memory_leaves_the_handles),
-    TAP_TEST(a_dump_says_why_it_is_not_whole),
-    TAP_TEST(a_trace_that_cannot_start_or_stop_can_later),
-    TAP_TEST(a_failure_that_cannot_be_noted_is_reported),
-    TAP_TEST(who_never_ran_for_want_of_a_stack_is_reported),
-    TAP_TEST(a_deadlock_is_reported_without_memory_too),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(runtime_open_succeeds_completely_or_fails_without_leaks),
+    TAP_TEST(runtime_open_with_default_workers_survives_each_fault),
+    TAP_TEST(run_returns_the_error_of_each_fault),
+    TAP_TEST(spawn_without_stack_memory_ends_the_task_with_enomem),
+    TAP_TEST(spawn_with_any_option_fails_without_leaks),
+    TAP_TEST(spawn_from_a_non_worker_thread_fails_without_leaks),
+    TAP_TEST(scope_close_reports_a_task_that_got_no_stack),
+    TAP_TEST(spawned_task_runs_even_if_no_queue_can_grow),
+    TAP_TEST(task_local_can_be_retried_after_enomem),
+    TAP_TEST(fail_without_memory_keeps_the_error_code),
+    TAP_TEST(race_without_memory_leaves_the_handles),
+    TAP_TEST(dump_returns_the_error_of_each_fault),
+    TAP_TEST(trace_start_and_stop_can_be_retried_after_a_fault),
+    TAP_TEST(failure_report_counts_failures_that_had_no_memory),
+    TAP_TEST(failure_report_names_a_task_that_got_no_stack),
+    TAP_TEST(deadlock_report_works_without_memory),
 #else
-    TAP_TEST(faults_are_compiled_in),
+    TAP_TEST(fault_points_are_compiled_in),
 #endif
 };
 TAP_MAIN(tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   green threads do the ordinary things: begin, wait, end, in great number.
+ * Goal:   green threads start, wait and end, in large numbers.
  * Method: recursive spawns with a known sum, on 1, 2 and 8 workers.
  */
 #include <weft/weft.h>
@@ -20,7 +20,7 @@ static intptr_t fib(void *arg)
 }
 
 /* S0.1, part of behaviour 38 */
-static void a_tree_of_tasks_adds_up(void)
+static void spawn_tree_computes_fibonacci(void)
 {
     for (uint32_t workers = 1; workers <= 8; workers = workers == 1 ? 2 : workers * 4) {
         const weft_options options = {.workers = workers};
@@ -29,6 +29,6 @@ static void a_tree_of_tasks_adds_up(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_tree_of_tasks_adds_up),
+    TAP_TEST(spawn_tree_computes_fibonacci),
 };
 TAP_MAIN(tests)

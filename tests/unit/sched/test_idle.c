@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   sleepers are woken one by one, counted right, and claimed by exactly one, for any number
- *         of workers.
- * Method: the protocol by hand on one thread; its rare meetings between any two instructions; real
- *         threads with work that must never wait beside a sleeper.  All orders of steps are
- *         exhausted in tests/model/model_idle.c.
+ * Goal:   parked workers are woken one by one, counted exactly, and each is claimed by exactly one
+ *         waker, for any number of workers.
+ * Method: the protocol step by step on one thread; its rare interleavings between any two
+ *         instructions; real threads with work that must never wait beside a parked worker.
+ *         tests/model/model_idle.c exhausts all interleavings.
  */
 #include <errno.h>
 #include <sched.h>
@@ -14,25 +14,25 @@
 #include "step.h"
 #include "tap.h"
 
-static bool say_yes(void *context)
+static bool has_work_always(void *context)
 {
     (void)context;
     return true;
 }
 
-static bool say_no(void *context)
+static bool has_work_never(void *context)
 {
     (void)context;
     return false;
 }
 
-/* Announces the worker's sleep without sleeping: what a worker does up to its second look. */
+/* Announces the worker's sleep without a sleep: the steps of a worker up to its recheck. */
 static void announce(struct wf_idle *idle, unsigned worker)
 {
     (void)wf_fetch_or_relaxed(&idle->asleep[worker / 64], UINT64_C(1) << (worker % 64));
 }
 
-static void bad_numbers_of_workers_are_refused(void)
+static void idle_init_rejects_bad_numbers_of_workers(void)
 {
     struct wf_idle idle = {.workers = 77};
     CHECK_EQ(wf_idle_init(&idle, 0), -EINVAL);
@@ -42,7 +42,7 @@ static void bad_numbers_of_workers_are_refused(void)
 }
 
 /* S4.31 */
-static void at_most_half_of_the_workers_search(void)
+static void idle_begin_search_admits_at_most_half_of_the_workers(void)
 {
     for (unsigned workers = 1; workers <= 9; workers++) {
         struct wf_idle idle;
@@ -56,30 +56,30 @@ static void at_most_half_of_the_workers_search(void)
         for (; searchers > 1; searchers--) {
             CHECK(!wf_idle_end_search(&idle));
         }
-        CHECK(wf_idle_end_search(&idle)); /* the last is told so */
+        CHECK(wf_idle_end_search(&idle)); /* the last searcher learns that it was the last */
         CHECK_EQ(wf_idle_searching(&idle), 0);
     }
 }
 
 /* S4.28, S4.30 */
-static void a_notify_claims_the_lowest_sleeper_unless_somebody_searches(void)
+static void idle_notify_claims_the_lowest_sleeper_unless_one_searches(void)
 {
     struct wf_idle idle;
     CHECK_EQ(wf_idle_init(&idle, 8), 0);
-    CHECK_EQ(wf_idle_notify(&idle), -1); /* nobody sleeps */
+    CHECK_EQ(wf_idle_notify(&idle), -1); /* no worker sleeps */
     announce(&idle, 5);
     announce(&idle, 3);
     CHECK_EQ(wf_idle_asleep(&idle), 2);
     CHECK_EQ(wf_idle_notify(&idle), 3);
-    CHECK_EQ(wf_idle_searching(&idle), 1); /* the claimed one */
+    CHECK_EQ(wf_idle_searching(&idle), 1); /* the claimed worker */
     CHECK_EQ(wf_idle_notify(&idle), -1);   /* it will find the work */
-    CHECK_EQ(wf_idle_claim(&idle), 5);     /* asked for in any case */
+    CHECK_EQ(wf_idle_claim(&idle), 5);     /* a claim ignores searchers */
     CHECK_EQ(wf_idle_searching(&idle), 2);
     CHECK_EQ(wf_idle_asleep(&idle), 0);
 }
 
 /* part of behaviour 18: more workers than a word has bits */
-static void every_worker_of_many_can_be_claimed_once(void)
+static void idle_claim_returns_each_of_many_workers_once(void)
 {
     static const unsigned numbers[] = {1, 63, 64, 65, 130, WF_WORKERS_MAX};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
@@ -97,7 +97,7 @@ static void every_worker_of_many_can_be_claimed_once(void)
     }
 }
 
-static void work_seen_at_the_second_look_keeps_the_worker_awake(void)
+static void idle_sleep_returns_if_the_recheck_finds_work(void)
 {
     struct wf_idle idle;
     struct wf_parker parker = {0};
@@ -105,85 +105,86 @@ static void work_seen_at_the_second_look_keeps_the_worker_awake(void)
     CHECK(wf_idle_begin_search(&idle));
     CHECK(!wf_idle_sleep(&idle, 2,
                          &(struct wf_sleep){.parker = &parker,
-                                            .has_work = say_yes,
+                                            .has_work = has_work_always,
                                             .deadline_ns = WF_FOREVER,
                                             .is_searching = true}));
     CHECK_EQ(wf_idle_searching(&idle), 0);
     CHECK_EQ(wf_idle_asleep(&idle), 0);
 }
 
-static void a_deadline_ends_the_sleep(void)
+static void idle_sleep_ends_at_its_deadline(void)
 {
     struct wf_idle idle;
     struct wf_parker parker = {0};
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
     CHECK(!wf_idle_sleep(
-        &idle, 2, &(struct wf_sleep){.parker = &parker, .has_work = say_no, .deadline_ns = 0}));
+        &idle, 2,
+        &(struct wf_sleep){.parker = &parker, .has_work = has_work_never, .deadline_ns = 0}));
     CHECK_EQ(wf_idle_searching(&idle), 0);
     CHECK_EQ(wf_idle_asleep(&idle), 0);
 }
 
 #ifdef WF_PARK_TIMEOUT_NS
-/* Not at the second look, but from then on. */
-static bool say_yes_later(void *context)
+/* False at the recheck, true afterwards. */
+static bool has_work_after_recheck(void *context)
 {
-    unsigned *looks = context;
-    return (*looks)++ > 0;
+    unsigned *checks = context;
+    return (*checks)++ > 0;
 }
 
-/* Not at the second look, and then every other time. */
-static bool say_yes_in_turn(void *context)
+/* False at the recheck, then true at every second check. */
+static bool has_work_alternately(void *context)
 {
-    unsigned *looks = context;
-    return (*looks)++ % 2 != 0;
+    unsigned *checks = context;
+    return (*checks)++ % 2 != 0;
 }
 
-/* What `make wakeups` rests on: queued without a notify it would wait for ever, and is found. */
-static void work_that_nobody_calls_for_is_counted(void)
+/* `make wakeups` relies on this: work that was queued without a notify is found and counted. */
+static void idle_counts_a_lost_wakeup(void)
 {
     struct wf_idle idle;
     struct wf_parker parker = {0};
-    unsigned looks = 0;
+    unsigned checks = 0;
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
     CHECK(!wf_idle_sleep(&idle, 2,
                          &(struct wf_sleep){.parker = &parker,
-                                            .has_work = say_yes_later,
-                                            .context = &looks,
+                                            .has_work = has_work_after_recheck,
+                                            .context = &checks,
                                             .deadline_ns = WF_FOREVER}));
     CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 1);
-    CHECK_EQ(looks, 1 + WF_PARK_LOOKS);
+    CHECK_EQ(checks, 1 + WF_PARK_RECHECKS);
     CHECK_EQ(wf_idle_asleep(&idle), 0);
 }
 
-static void work_that_comes_and_goes_is_not_counted(void)
+static void idle_does_not_count_work_that_comes_and_goes(void)
 {
     struct wf_idle idle;
     struct wf_parker parker = {0};
-    unsigned looks = 0;
+    unsigned checks = 0;
     const int64_t deadline_ns = wf_clock_now() + 10 * WF_PARK_TIMEOUT_NS;
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
     CHECK(!wf_idle_sleep(&idle, 2,
                          &(struct wf_sleep){.parker = &parker,
-                                            .has_work = say_yes_in_turn,
-                                            .context = &looks,
+                                            .has_work = has_work_alternately,
+                                            .context = &checks,
                                             .deadline_ns = deadline_ns}));
     CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 0);
-    CHECK(looks > 1);
+    CHECK(checks > 1);
 }
 
-/* A searcher will find it, however long it is kept from its CPU. */
-static void work_beside_a_searcher_is_not_counted(void)
+/* A searcher will find the work, however long it waits for a CPU. */
+static void idle_does_not_count_work_beside_a_searcher(void)
 {
     struct wf_idle idle;
     struct wf_parker parker = {0};
-    unsigned looks = 0;
+    unsigned checks = 0;
     const int64_t deadline_ns = wf_clock_now() + 10 * WF_PARK_TIMEOUT_NS;
     CHECK_EQ(wf_idle_init(&idle, 4), 0);
     CHECK(wf_idle_begin_search(&idle));
     CHECK(!wf_idle_sleep(&idle, 2,
                          &(struct wf_sleep){.parker = &parker,
-                                            .has_work = say_yes_later,
-                                            .context = &looks,
+                                            .has_work = has_work_after_recheck,
+                                            .context = &checks,
                                             .deadline_ns = deadline_ns}));
     CHECK_EQ(wf_load_relaxed(&idle.lost_wakeups), 0);
 }
@@ -204,7 +205,7 @@ static void sleep_until_past(void *context)
     struct scene *scene = context;
     scene->is_back_searching = wf_idle_sleep(
         &scene->idle, 0,
-        &(struct wf_sleep){.parker = &scene->parker, .has_work = say_no, .deadline_ns = 0});
+        &(struct wf_sleep){.parker = &scene->parker, .has_work = has_work_never, .deadline_ns = 0});
 }
 
 static void notify_and_unpark(void *context)
@@ -216,19 +217,19 @@ static void notify_and_unpark(void *context)
     }
 }
 
-/* behaviour 13: whoever claims a worker whose deadline passes, it is counted once. */
-static void a_claim_at_the_deadline_counts_once(void)
+/* behaviour 13: a worker that is claimed while its deadline passes is counted once. */
+static void idle_claim_at_the_deadline_counts_once(void)
 {
     step_require();
-    bool is_inside = true;
-    for (uint64_t at = 1; is_inside; at++) {
+    bool is_in_section = true;
+    for (uint64_t at = 1; is_in_section; at++) {
         struct scene scene = {.first = -1};
         CHECK_EQ(wf_idle_init(&scene.idle, 2), 0);
-        is_inside = step_interrupt(at, sleep_until_past, notify_and_unpark, &scene);
+        is_in_section = step_interrupt(at, sleep_until_past, notify_and_unpark, &scene);
         CHECK_EQ(scene.is_back_searching, scene.first == 0);
         CHECK_EQ(wf_idle_searching(&scene.idle), scene.is_back_searching ? 1 : 0);
         CHECK_EQ(wf_idle_asleep(&scene.idle), 0);
-        CHECK_EQ(wf_parker_park(&scene.parker, 0), -ETIMEDOUT); /* no wake is left over */
+        CHECK_EQ(wf_parker_park(&scene.parker, 0), -ETIMEDOUT); /* no wake-up is left over */
     }
     check_reached("idle.claimed_at_the_deadline");
 }
@@ -245,22 +246,22 @@ static void claim_second(void *context)
     scene->second = wf_idle_claim(&scene->idle);
 }
 
-static void two_claims_never_get_the_same_worker(void)
+static void idle_claim_never_returns_one_worker_twice(void)
 {
     step_require();
-    bool is_inside = true;
-    for (uint64_t at = 1; is_inside; at++) {
+    bool is_in_section = true;
+    for (uint64_t at = 1; is_in_section; at++) {
         struct scene scene = {.first = -1, .second = -1};
         CHECK_EQ(wf_idle_init(&scene.idle, 8), 0);
         announce(&scene.idle, 1);
         announce(&scene.idle, 6);
-        is_inside = step_interrupt(at, claim_first, claim_second, &scene);
-        if (is_inside) {
+        is_in_section = step_interrupt(at, claim_first, claim_second, &scene);
+        if (is_in_section) {
             CHECK_EQ(scene.first + scene.second, 7);
             CHECK(scene.first == 1 || scene.first == 6);
             CHECK_EQ(wf_idle_searching(&scene.idle), 2);
         }
-        CHECK_EQ(wf_idle_asleep(&scene.idle), is_inside ? 0 : 1);
+        CHECK_EQ(wf_idle_asleep(&scene.idle), is_in_section ? 0 : 1);
     }
     check_reached("idle.claim_lost");
 }
@@ -273,7 +274,7 @@ static struct wf_idle pool;
 static struct wf_parker parkers[WORKERS];
 static wf_atomic_u64 queued;
 static wf_atomic_u64 taken;
-static uint64_t payload; /* plain: written before a push, read by its taker */
+static uint64_t payload; /* plain: written before the push, read by the taker */
 
 static void notify_pool(void)
 {
@@ -318,7 +319,7 @@ static void *work(void *arg)
             notify_pool();
         }
         is_searching = false;
-        CHECK_EQ(payload, wf_load_relaxed(&taken) + 1); /* one piece at a time is out */
+        CHECK_EQ(payload, wf_load_relaxed(&taken) + 1); /* one item at a time is queued */
         (void)wf_fetch_add_release(&taken, 1);
     }
     if (is_searching) {
@@ -327,9 +328,9 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* part of behaviour 14: no timeout anywhere, so a lost wake-up hangs.  One piece at a time, queued
- * only when the one before is done: most of the workers are asleep each time. */
-static void no_piece_of_work_waits_beside_sleepers(void)
+/* part of behaviour 14: no wait has a timeout, so a lost wake-up hangs. Each item is queued after
+ * the previous one is done: most workers are asleep each time. */
+static void idle_notify_loses_no_wakeup_under_threads(void)
 {
     pthread_t threads[WORKERS];
     CHECK_EQ(wf_idle_init(&pool, WORKERS), 0);
@@ -359,19 +360,19 @@ static void no_piece_of_work_waits_beside_sleepers(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(bad_numbers_of_workers_are_refused),
-    TAP_TEST(at_most_half_of_the_workers_search),
-    TAP_TEST(a_notify_claims_the_lowest_sleeper_unless_somebody_searches),
-    TAP_TEST(every_worker_of_many_can_be_claimed_once),
-    TAP_TEST(work_seen_at_the_second_look_keeps_the_worker_awake),
-    TAP_TEST(a_deadline_ends_the_sleep),
+    TAP_TEST(idle_init_rejects_bad_numbers_of_workers),
+    TAP_TEST(idle_begin_search_admits_at_most_half_of_the_workers),
+    TAP_TEST(idle_notify_claims_the_lowest_sleeper_unless_one_searches),
+    TAP_TEST(idle_claim_returns_each_of_many_workers_once),
+    TAP_TEST(idle_sleep_returns_if_the_recheck_finds_work),
+    TAP_TEST(idle_sleep_ends_at_its_deadline),
 #ifdef WF_PARK_TIMEOUT_NS
-    TAP_TEST(work_that_nobody_calls_for_is_counted),
-    TAP_TEST(work_that_comes_and_goes_is_not_counted),
-    TAP_TEST(work_beside_a_searcher_is_not_counted),
+    TAP_TEST(idle_counts_a_lost_wakeup),
+    TAP_TEST(idle_does_not_count_work_that_comes_and_goes),
+    TAP_TEST(idle_does_not_count_work_beside_a_searcher),
 #endif
-    TAP_TEST(a_claim_at_the_deadline_counts_once),
-    TAP_TEST(two_claims_never_get_the_same_worker),
-    TAP_TEST(no_piece_of_work_waits_beside_sleepers),
+    TAP_TEST(idle_claim_at_the_deadline_counts_once),
+    TAP_TEST(idle_claim_never_returns_one_worker_twice),
+    TAP_TEST(idle_notify_loses_no_wakeup_under_threads),
 };
 TAP_MAIN(tests)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the fifteen programs that the plan of the milestone (S2) asks for come out right.
- * Method: one test each, under every policy, order and number of workers.
+ * Goal:   the fifteen required programs give the right results.
+ * Method: one test for each program, under every policy, order and number of workers.
  */
-#include "sched_aids.h"
+#include "sched_helpers.h"
 
 static intptr_t work(void *arg)
 {
@@ -19,7 +19,7 @@ static intptr_t call_async(void *arg)
 }
 
 /* S2.43, 1; part of S0.29, part of S0.30, part of S2.34, part of S2.35 */
-static void program_1_a_simple_async_function(void)
+static void await_returns_the_result_of_one_task(void)
 {
     run_under(EVERYWHERE, call_async);
 }
@@ -40,12 +40,12 @@ static intptr_t await_ten(void *arg)
 }
 
 /* S2.43, 2 */
-static void program_2_ten_concurrent_tasks(void)
+static void await_returns_the_results_of_ten_tasks(void)
 {
     run_under(EVERYWHERE, await_ten);
 }
 
-static intptr_t have_children(void *arg)
+static intptr_t count_descendants(void *arg)
 {
     const intptr_t generations = (intptr_t)arg;
     intptr_t count = 1;
@@ -53,7 +53,7 @@ static intptr_t have_children(void *arg)
         weft_task *tasks[3];
         intptr_t results[3];
         for (int i = 0; i < 3; i++) {
-            tasks[i] = go(have_children, (void *)(generations - 1));
+            tasks[i] = go(count_descendants, (void *)(generations - 1));
         }
         CHECK_EQ(weft_await_all(tasks, 3, results), 0);
         count += results[0] + results[1] + results[2];
@@ -61,77 +61,77 @@ static intptr_t have_children(void *arg)
     return count;
 }
 
-static intptr_t have_great_grandchildren(void *arg)
+static intptr_t count_three_generations(void *arg)
 {
     (void)arg;
-    CHECK_EQ(have_children((void *)3), 40);
+    CHECK_EQ(count_descendants((void *)3), 40);
     return 0;
 }
 
 /* S2.43, 3 */
-static void program_3_grandchildren(void)
+static void await_all_works_over_three_generations(void)
 {
-    run_under(EVERYWHERE, have_great_grandchildren);
+    run_under(EVERYWHERE, count_three_generations);
 }
 
-enum { LOOT = 20 };
+enum { STOLEN = 20 };
 
-static intptr_t be_robbed(void *arg)
+static intptr_t keep_worker_for_thieves(void *arg)
 {
     (void)arg;
     wf_atomic_u32 ran = {0};
-    weft_task *tasks[LOOT];
-    for (int i = 0; i < LOOT; i++) {
+    weft_task *tasks[STOLEN];
+    for (int i = 0; i < STOLEN; i++) {
         tasks[i] = go(count_up, &ran);
     }
-    hold_for(&ran, LOOT); /* we keep our worker: all were taken from it */
-    CHECK_EQ(weft_await_all(tasks, LOOT, NULL), 0);
-    CHECK(!HAS_ORDER || stats_of(weft_runtime_self()).total.stolen >= LOOT);
+    hold_for(&ran, STOLEN); /* this task keeps its worker: thieves took all tasks */
+    CHECK_EQ(weft_await_all(tasks, STOLEN, NULL), 0);
+    CHECK(!HAS_ORDER || stats_of(weft_runtime_self()).total.stolen >= STOLEN);
     return 0;
 }
 
 /* S2.43, 4 */
-static void program_4_stealing_is_seen_in_the_statistics(void)
+static void stats_count_stolen_tasks(void)
 {
-    run_under(ON_SEVERAL_THAT_STEAL, be_robbed);
+    run_under(ON_SEVERAL_THAT_STEAL, keep_worker_for_thieves);
 }
 
-struct halves {
+struct resume_scene {
     weft_task *awaited;
-    int step; /* plain: before and after the wait */
+    int step; /* plain: set before and after the wait */
 };
 
 static intptr_t suspend_and_resume(void *arg)
 {
-    struct halves *halves = arg;
-    volatile int on_the_stack = 77;
-    halves->step = 1;
-    CHECK_EQ(weft_join(halves->awaited, NULL), 0);
-    CHECK_EQ(halves->step, 1);
-    halves->step = 2;
-    return on_the_stack;
+    struct resume_scene *resume_scene = arg;
+    volatile int stack_value = 77;
+    resume_scene->step = 1;
+    CHECK_EQ(weft_join(resume_scene->awaited, NULL), 0);
+    CHECK_EQ(resume_scene->step, 1);
+    resume_scene->step = 2;
+    return stack_value;
 }
 
-static intptr_t watch_it_resume(void *arg)
+static intptr_t check_resume(void *arg)
 {
     (void)arg;
     wf_atomic_u32 open = {0};
-    struct halves halves = {.awaited = go(stand_by, &open)};
-    weft_task *task = go(suspend_and_resume, &halves);
+    struct resume_scene resume_scene = {.awaited = go(stand_by, &open)};
+    weft_task *task = go(suspend_and_resume, &resume_scene);
     wait_for_state(task, WEFT_BLOCKED);
     const uint64_t runs = info_of(task).runs;
     raise_by_one(&open);
     CHECK_EQ(weft_join(task, NULL), 0);
-    CHECK_EQ(halves.step, 2);
+    CHECK_EQ(resume_scene.step, 2);
     CHECK_EQ(info_of(task).runs, runs + 1);
     CHECK_EQ(weft_await(task), 77);
-    return weft_await(halves.awaited);
+    return weft_await(resume_scene.awaited);
 }
 
 /* S2.43, 5 */
-static void program_5_suspend_and_resume(void)
+static void join_suspends_and_resumes_with_the_same_stack(void)
 {
-    run_under(EVERYWHERE, watch_it_resume);
+    run_under(EVERYWHERE, check_resume);
 }
 
 static intptr_t fib(void *arg)
@@ -153,58 +153,58 @@ static intptr_t compute_fib(void *arg)
 }
 
 /* S2.43, 6 */
-static void program_6_concurrent_fibonacci(void)
+static void spawn_tree_computes_fibonacci(void)
 {
     run_under(EVERYWHERE, compute_fib);
 }
 
-enum { ITEMS = 100, ROOM = 4 };
+enum { ITEMS = 100, CAPACITY = 4 };
 
-/* A small buffer between two tasks that give way to each other. */
-struct belt {
+/* A bounded buffer between two tasks that yield to each other. */
+struct buffer {
     wf_atomic_u32 made;
     wf_atomic_u32 used;
-    int items[ROOM]; /* plain */
+    int items[CAPACITY]; /* plain */
 };
 
 static intptr_t produce(void *arg)
 {
-    struct belt *belt = arg;
+    struct buffer *buffer = arg;
     for (uint32_t i = 0; i < ITEMS; i++) {
-        while (i - wf_load_acquire(&belt->used) >= ROOM) {
+        while (i - wf_load_acquire(&buffer->used) >= CAPACITY) {
             (void)weft_yield();
         }
-        belt->items[i % ROOM] = (int)i * 3;
-        raise_by_one(&belt->made);
+        buffer->items[i % CAPACITY] = (int)i * 3;
+        raise_by_one(&buffer->made);
     }
     return 0;
 }
 
 static intptr_t consume(void *arg)
 {
-    struct belt *belt = arg;
+    struct buffer *buffer = arg;
     for (uint32_t i = 0; i < ITEMS; i++) {
-        wait_for(&belt->made, i + 1);
-        CHECK_EQ(belt->items[i % ROOM], (int)i * 3); /* in order, none lost */
-        raise_by_one(&belt->used);
+        wait_for(&buffer->made, i + 1);
+        CHECK_EQ(buffer->items[i % CAPACITY], (int)i * 3); /* in order, and no item is lost */
+        raise_by_one(&buffer->used);
     }
     return ITEMS;
 }
 
-static intptr_t run_a_belt(void *arg)
+static intptr_t run_producer_and_consumer(void *arg)
 {
     (void)arg;
-    struct belt belt = {.made = {0}};
-    weft_task *consumer = go(consume, &belt);
-    weft_task *producer = go(produce, &belt);
+    struct buffer buffer = {.made = {0}};
+    weft_task *consumer = go(consume, &buffer);
+    weft_task *producer = go(produce, &buffer);
     CHECK_EQ(weft_await(consumer), ITEMS);
     return weft_await(producer);
 }
 
-/* S2.43, 7: there are no channels yet */
-static void program_7_producer_and_consumer_in_order(void)
+/* S2.43, 7: without channels */
+static void yield_lets_producer_and_consumer_exchange_items_in_order(void)
 {
-    run_under(EVERYWHERE, run_a_belt);
+    run_under(EVERYWHERE, run_producer_and_consumer);
 }
 
 static intptr_t double_it(void *arg)
@@ -232,7 +232,7 @@ static intptr_t spawn_a_thousand(void *arg)
 }
 
 /* S2.43, 8 */
-static void program_8_a_thousand_tasks(void)
+static void await_all_returns_a_thousand_results(void)
 {
     run_under(EVERYWHERE, spawn_a_thousand);
 }
@@ -279,19 +279,19 @@ static void pause_the_world(weft_runtime *runtime, const struct setting *setting
 }
 
 /* S2.43, 9 */
-static void program_9_a_pause_of_the_world_while_tasks_run(void)
+static void world_stop_pauses_running_tasks(void)
 {
     open_under(EVERYWHERE, pause_the_world);
 }
 
-static intptr_t fail_if_asked(void *arg)
+static intptr_t fail_for_5(void *arg)
 {
     return (intptr_t)arg == 5 ? -EIO : (intptr_t)arg;
 }
 
-static intptr_t pass_failure_on(void *arg)
+static intptr_t await_failing(void *arg)
 {
-    return weft_await(go(fail_if_asked, arg));
+    return weft_await(go(fail_for_5, arg));
 }
 
 static intptr_t isolate_failure(void *arg)
@@ -299,7 +299,7 @@ static intptr_t isolate_failure(void *arg)
     (void)arg;
     weft_task *tasks[10];
     for (intptr_t i = 0; i < 10; i++) {
-        tasks[i] = go(pass_failure_on, (void *)i);
+        tasks[i] = go(await_failing, (void *)i);
     }
     for (intptr_t i = 0; i < 10; i++) {
         CHECK_EQ(weft_await(tasks[i]), i == 5 ? -EIO : i);
@@ -308,13 +308,13 @@ static intptr_t isolate_failure(void *arg)
 }
 
 /* S2.43, 10 */
-static void program_10_a_failure_is_passed_on_and_leaves_others_alone(void)
+static void failure_propagates_to_its_awaiter_only(void)
 {
     run_under(EVERYWHERE, isolate_failure);
 }
 
-/* S2.43, 11: 1, 2 and 8 are everywhere else */
-static void program_11_with_1_2_4_and_8_workers(void)
+/* S2.43, 11: the other tests use 1, 2, 3 and 8 */
+static void runtime_works_with_1_2_4_and_8_workers(void)
 {
     static const struct setting counts[] = {
         {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1},        {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 2},
@@ -361,39 +361,39 @@ static void inject_from_threads(weft_runtime *runtime, const struct setting *set
 }
 
 /* S2.43, 12; part of S2.32 */
-static void program_12_injection_from_threads(void)
+static void runtime_spawn_works_from_several_threads(void)
 {
     open_under(EVERYWHERE, inject_from_threads);
 }
 
-static intptr_t be_c(void *arg)
+static intptr_t run_c(void *arg)
 {
     (void)arg;
     (void)weft_yield();
     return 1;
 }
 
-static intptr_t be_b(void *arg)
+static intptr_t run_b(void *arg)
 {
     (void)arg;
-    return weft_await(go(be_c, NULL)) + 10;
+    return weft_await(go(run_c, NULL)) + 10;
 }
 
-static intptr_t be_a(void *arg)
+static intptr_t run_a(void *arg)
 {
     (void)arg;
-    return weft_await(go(be_b, NULL)) + 100;
+    return weft_await(go(run_b, NULL)) + 100;
 }
 
 static intptr_t await_a(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_await(go(be_a, NULL)), 111);
+    CHECK_EQ(weft_await(go(run_a, NULL)), 111);
     return 0;
 }
 
 /* S2.43, 13 */
-static void program_13_a_awaits_b_awaits_c(void)
+static void await_chain_of_three_tasks_completes(void)
 {
     run_under(EVERYWHERE, await_a);
 }
@@ -403,7 +403,7 @@ static struct {
     size_t length;
 } steps;
 
-static intptr_t take_steps(void *arg)
+static intptr_t log_steps(void *arg)
 {
     for (int i = 0; i < 30; i++) {
         steps.text[steps.length++] = *(const char *)arg;
@@ -414,23 +414,24 @@ static intptr_t take_steps(void *arg)
 
 static intptr_t interleave(void *arg)
 {
-    /* Depth first a yield goes to the global queue, which now and then has its turn before. */
-    const unsigned most = ((const struct setting *)arg)->order == WEFT_ORDER_FAIR ? 1 : 3;
+    /* In depth-first order a yielding task goes to the global queue, which is served first now and
+     * then. */
+    const unsigned in_a_row_max = ((const struct setting *)arg)->order == WEFT_ORDER_FAIR ? 1 : 3;
     unsigned in_a_row = 1;
     static char names[] = "ab";
     steps.length = 0;
-    weft_task *tasks[2] = {go(take_steps, &names[0]), go(take_steps, &names[1])};
+    weft_task *tasks[2] = {go(log_steps, &names[0]), go(log_steps, &names[1])};
     CHECK_EQ(weft_await_all(tasks, 2, NULL), 0);
     CHECK_EQ(steps.length, 60);
     for (size_t i = 1; i < steps.length; i++) {
         in_a_row = steps.text[i] == steps.text[i - 1] ? in_a_row + 1 : 1;
-        CHECK(!HAS_ORDER || in_a_row <= most || i >= 56); /* at the end one may be alone */
+        CHECK(!HAS_ORDER || in_a_row <= in_a_row_max || i >= 56); /* one task may be left */
     }
     return 0;
 }
 
 /* S2.43, 14 */
-static void program_14_two_tasks_progress_in_turn(void)
+static void yield_alternates_two_tasks(void)
 {
     run_under(ON_ONE_WORKER, interleave);
 }
@@ -445,7 +446,7 @@ struct closing {
     wf_atomic_u32 cleaned;
 };
 
-static intptr_t run_until_the_end(void *arg)
+static intptr_t run_until_cancelled(void *arg)
 {
     struct closing *closing = arg;
     weft_cleanup cleanup;
@@ -459,7 +460,7 @@ static intptr_t run_until_the_end(void *arg)
 }
 
 /* S2.43, 15; S0.6 */
-static void program_15_shutdown_with_cleanup(void)
+static void runtime_close_runs_cleanups_of_all_tasks(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         enum { COUNT = 20 };
@@ -467,7 +468,7 @@ static void program_15_shutdown_with_cleanup(void)
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         for (int i = 0; i < COUNT; i++) {
-            CHECK_EQ(weft_runtime_spawn(runtime, NULL, run_until_the_end, &closing, NULL), 0);
+            CHECK_EQ(weft_runtime_spawn(runtime, NULL, run_until_cancelled, &closing, NULL), 0);
         }
         wait_for(&closing.begun, COUNT);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
@@ -476,20 +477,20 @@ static void program_15_shutdown_with_cleanup(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(program_1_a_simple_async_function),
-    TAP_TEST(program_2_ten_concurrent_tasks),
-    TAP_TEST(program_3_grandchildren),
-    TAP_TEST(program_4_stealing_is_seen_in_the_statistics),
-    TAP_TEST(program_5_suspend_and_resume),
-    TAP_TEST(program_6_concurrent_fibonacci),
-    TAP_TEST(program_7_producer_and_consumer_in_order),
-    TAP_TEST(program_8_a_thousand_tasks),
-    TAP_TEST(program_9_a_pause_of_the_world_while_tasks_run),
-    TAP_TEST(program_10_a_failure_is_passed_on_and_leaves_others_alone),
-    TAP_TEST(program_11_with_1_2_4_and_8_workers),
-    TAP_TEST(program_12_injection_from_threads),
-    TAP_TEST(program_13_a_awaits_b_awaits_c),
-    TAP_TEST(program_14_two_tasks_progress_in_turn),
-    TAP_TEST(program_15_shutdown_with_cleanup),
+    TAP_TEST(await_returns_the_result_of_one_task),
+    TAP_TEST(await_returns_the_results_of_ten_tasks),
+    TAP_TEST(await_all_works_over_three_generations),
+    TAP_TEST(stats_count_stolen_tasks),
+    TAP_TEST(join_suspends_and_resumes_with_the_same_stack),
+    TAP_TEST(spawn_tree_computes_fibonacci),
+    TAP_TEST(yield_lets_producer_and_consumer_exchange_items_in_order),
+    TAP_TEST(await_all_returns_a_thousand_results),
+    TAP_TEST(world_stop_pauses_running_tasks),
+    TAP_TEST(failure_propagates_to_its_awaiter_only),
+    TAP_TEST(runtime_works_with_1_2_4_and_8_workers),
+    TAP_TEST(runtime_spawn_works_from_several_threads),
+    TAP_TEST(await_chain_of_three_tasks_completes),
+    TAP_TEST(yield_alternates_two_tasks),
+    TAP_TEST(runtime_close_runs_cleanups_of_all_tasks),
 };
 TAP_MAIN(tests)

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the control thread of the reactor policy takes what its nine steps promise, each thing in
- *         its step, and nobody else decides anything; programs cannot tell the policies apart.
- * Method: traces of small programs: in which step a task was woken, what lies between its place in
- *         a queue and the worker that finds it, who changed its state.  Workers that are held, so
- *         that what is queued can be counted.
+ * Goal:   the control thread of the reactor policy does its nine steps, each event in its step, and
+ *         no other thread makes decisions; programs give the same results under both policies.
+ * Method: traces of small programs: the step in which a task was woken, the events between its
+ *         queueing and the worker that finds it, the thread that changed its state. Occupied
+ *         workers, so that queued tasks can be counted.
  */
 #include <dirent.h>
 #include <pthread.h>
 
-#include "io_aids.h"
-#include "proc_aids.h"
-#include "sched/sched.h"
-#include "story_aids.h"
+#include "io_helpers.h"
+#include "proc_helpers.h"
+#include "sched/wait.h"
+#include "trace_helpers.h"
 
-/* Closes the runtime when all have ended, and gives what was traced. */
-static struct story end_story(weft_runtime *runtime)
+/* Closes the runtime when all tasks have ended, and returns the trace. */
+static struct trace_log finish_trace(weft_runtime *runtime)
 {
     wait_until_done(runtime);
-    struct story story = story_of(runtime);
+    struct trace_log trace_log = trace_log_read(runtime);
     CHECK_EQ(weft_runtime_close(runtime, -1), 0);
-    return story;
+    return trace_log;
 }
 
 static bool is_step(const struct event *event, uint64_t number)
@@ -49,7 +49,7 @@ static intptr_t add_some(void *arg)
     return 0;
 }
 
-/* A bit of everything. */
+/* Uses a channel, a mutex, sleeps and blocking calls. */
 static intptr_t run_program(void *arg)
 {
     enum { ADDERS = 5, ITEMS = 100 };
@@ -69,7 +69,7 @@ static intptr_t run_program(void *arg)
     return sum.plain;
 }
 
-static intptr_t run_and_look(void *arg)
+static intptr_t run_and_check_stolen(void *arg)
 {
     const struct setting *setting = arg;
     CHECK_EQ(run_program(NULL), 5050);
@@ -79,11 +79,10 @@ static intptr_t run_and_look(void *arg)
     return 0;
 }
 
-/* S1.2: the same program, whichever policy its runtime is opened with; nothing is stolen where the
- * reactor decides */
-static void the_same_programs_run_under_both(void)
+/* S1.2: the same program, whichever policy its runtime has; the reactor policy never steals */
+static void policies_give_the_same_results(void)
 {
-    run_under(EVERYWHERE, run_and_look);
+    run_under(EVERYWHERE, run_and_check_stolen);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -96,71 +95,74 @@ static intptr_t fail_at_once(void *arg)
     return -EIO;
 }
 
-/* So long that it is suspended before the time has come. */
 static intptr_t suspend_once(void *arg)
 {
-    (void)arg;
-    return weft_sleep(20 * WEFT_MILLISECOND);
+    return weft_sem_acquire(arg, 1);
 }
 
-struct cast {
+struct task_ids {
     uint64_t completes[EACH];
     uint64_t fails[EACH];
     uint64_t suspends[EACH];
 };
 
-static weft_task *go_known(weft_fn fn, uint64_t *id)
+static weft_task *go_with_id(weft_fn fn, void *arg, uint64_t *id)
 {
-    weft_task *task = go(fn, NULL);
+    weft_task *task = go(fn, arg);
     *id = weft_task_id(task);
     return task;
 }
 
-static intptr_t run_cast(void *arg)
+static intptr_t run_each_kind(void *arg)
 {
-    struct cast *cast = arg;
+    struct task_ids *task_ids = arg;
     for (int i = 0; i < EACH; i++) {
-        CHECK_EQ(weft_await(go_known(echo, &cast->completes[i])), 0);
-        CHECK_EQ(weft_await(go_known(fail_at_once, &cast->fails[i])), -EIO);
-        CHECK_EQ(weft_await(go_known(suspend_once, &cast->suspends[i])), 0);
+        weft_sem sem = {0};
+        CHECK_EQ(weft_await(go_with_id(echo, NULL, &task_ids->completes[i])), 0);
+        CHECK_EQ(weft_await(go_with_id(fail_at_once, NULL, &task_ids->fails[i])), -EIO);
+        weft_task *task = go_with_id(suspend_once, &sem, &task_ids->suspends[i]);
+        wait_until_blocked(task, WEFT_WAIT_SEMAPHORE);
+        CHECK_EQ(weft_sem_release(&sem, 1), 0);
+        CHECK_EQ(weft_await(task), 0);
     }
     return 0;
 }
 
-/* The only worker has told its result, and has the next task: in between the results were taken, at
- * the latest in a first step that had begun already; then came the second, and the eighth. */
-static void check_result(const struct story *story, const char *name, uint64_t task_id)
+/* The only worker reports its result before it gets the next task. In between the control thread
+ * takes the result, at the latest in a first step that had begun already; then come the second and
+ * the eighth step. */
+static void check_result(const struct trace_log *trace_log, const char *name, uint64_t task_id)
 {
-    size_t at = find_event(story, 0, name, task_id);
+    size_t at = find_event(trace_log, 0, name, task_id);
     const uint64_t steps[] = {2, 8};
     for (size_t i = 0; i < 2; i++) {
-        while (!is_step(&story->events[at], steps[i])) {
-            CHECK(strcmp(story->events[at].name, "find") != 0);
+        while (!is_step(&trace_log->events[at], steps[i])) {
+            CHECK(strcmp(trace_log->events[at].name, "find") != 0);
             at++;
-            CHECK(at < story->count);
+            CHECK(at < trace_log->count);
         }
     }
 }
 
 /* S1.5 */
-static void results_of_workers_are_taken_in_step_one(void)
+static void reactor_step_1_takes_results_of_workers(void)
 {
     weft_runtime *runtime = open_reactor(1, MANY_EVENTS);
-    struct cast cast;
-    CHECK_EQ(weft_await(go_into(runtime, run_cast, &cast)), 0);
-    struct story story = end_story(runtime);
+    struct task_ids task_ids;
+    CHECK_EQ(weft_await(go_into(runtime, run_each_kind, &task_ids)), 0);
+    struct trace_log trace_log = finish_trace(runtime);
     for (int i = 0; i < EACH; i++) {
-        check_result(&story, "finish", cast.completes[i]);
-        check_result(&story, "finish", cast.fails[i]);
-        check_result(&story, "commit", cast.suspends[i]);
+        check_result(&trace_log, "finish", task_ids.completes[i]);
+        check_result(&trace_log, "finish", task_ids.fails[i]);
+        check_result(&trace_log, "commit", task_ids.suspends[i]);
     }
-    free(story.events);
+    free(trace_log.events);
 }
 
-/* ---- who is woken in which step -------------------------------------------------------------- */
+/* ---- steps that wake tasks ------------------------------------------------------------------- */
 
-/* A task waits for bytes, which a thread that is none of the runtime's sends. */
-static struct story wait_for_bytes(weft_runtime *runtime, uint64_t *task_id)
+/* A task waits for bytes, which a non-worker thread sends. */
+static struct trace_log wait_for_bytes(weft_runtime *runtime, uint64_t *task_id)
 {
     struct pair pair = pair_new(SOCK_STREAM);
     struct reader reader = {.fd = pair.near};
@@ -171,25 +173,25 @@ static struct story wait_for_bytes(weft_runtime *runtime, uint64_t *task_id)
     CHECK_EQ(weft_await(task), 0);
     CHECK_EQ(reader.got, 5);
     CHECK(memcmp(reader.text, "bytes", 5) == 0);
-    struct story story = end_story(runtime);
+    struct trace_log trace_log = finish_trace(runtime);
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
-    return story;
+    return trace_log;
 }
 
-/* S1.7, and S1.19 under the reactor policy: I/O; for blocking work see test_steps.c */
-static void who_waits_for_bytes_is_woken_in_step_three(void)
+/* S1.7, and S1.19 under the reactor policy: I/O; for blocking calls see test_steps.c */
+static void reactor_step_3_wakes_readers(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
         uint64_t task_id = 0;
-        struct story story = wait_for_bytes(open_reactor(workers, MANY_EVENTS), &task_id);
-        CHECK_EQ(step_of(&story, "wake", task_id), 3);
-        free(story.events);
+        struct trace_log trace_log = wait_for_bytes(open_reactor(workers, MANY_EVENTS), &task_id);
+        CHECK_EQ(step_of(&trace_log, "wake", task_id), 3);
+        free(trace_log.events);
     }
 }
 
-/* S1.19 under the other policy: the worker that watches wakes it */
-static void who_waits_for_bytes_is_woken_by_the_watcher(void)
+/* S1.19 under the steal policy: the leader wakes the reader */
+static void leader_wakes_readers_in_the_steal_policy(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         if (tour.setting->policy == WEFT_POLICY_REACTOR) {
@@ -199,10 +201,10 @@ static void who_waits_for_bytes_is_woken_by_the_watcher(void)
         uint64_t task_id = 0;
         tour.options.trace_events = MANY_EVENTS;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
-        struct story story = wait_for_bytes(runtime, &task_id);
-        const size_t woken = find_event(&story, 0, "wake", task_id);
-        CHECK_EQ(story.events[woken].worker[0], 'w'); /* and not who wrote them */
-        free(story.events);
+        struct trace_log trace_log = wait_for_bytes(runtime, &task_id);
+        const size_t woken = find_event(&trace_log, 0, "wake", task_id);
+        CHECK_EQ(trace_log.events[woken].worker[0], 'w'); /* a worker, not the thread that wrote */
+        free(trace_log.events);
     }
 }
 
@@ -211,80 +213,88 @@ static intptr_t sleep_for(void *arg)
     return weft_sleep(*(int64_t *)arg);
 }
 
-/* The step in which it is woken; 0: the time had come before it was suspended. */
-static uint64_t step_that_wakes(unsigned workers, int64_t sleep_ns)
+/* The trace of a task that sleeps, and whether the task was suspended before the timer fired. */
+static struct trace_log trace_sleep(unsigned workers, int64_t sleep_ns, uint64_t *task_id,
+                                    bool *is_suspended)
 {
     weft_runtime *runtime = open_reactor(workers, MANY_EVENTS);
     weft_task *task = go_into(runtime, sleep_for, &sleep_ns);
-    const uint64_t task_id = weft_task_id(task);
+    *task_id = weft_task_id(task);
     CHECK_EQ(weft_await(task), 0);
-    struct story story = end_story(runtime);
-    bool is_woken = false;
-    for (size_t i = 0; i < story.count; i++) {
-        is_woken = is_woken || is_event(&story.events[i], "wake", task_id);
+    struct trace_log trace_log = finish_trace(runtime);
+    bool has_committed = false;
+    *is_suspended = false;
+    for (size_t i = 0; i < trace_log.count; i++) {
+        has_committed = has_committed || is_event(&trace_log.events[i], "commit", *task_id);
+        *is_suspended =
+            *is_suspended || (has_committed && is_event(&trace_log.events[i], "wake", *task_id));
     }
-    const uint64_t step = is_woken ? step_of(&story, "wake", task_id) : 0;
-    free(story.events);
-    return step;
+    return trace_log;
+}
+
+/* Repeats the sleep, each time longer, until the task is suspended before the timer fires. */
+static struct trace_log trace_suspending_sleep(unsigned workers, int64_t sleep_ns,
+                                               uint64_t *task_id)
+{
+    for (;;) { /* ends: one sleep is long enough */
+        bool is_suspended = false;
+        struct trace_log trace_log = trace_sleep(workers, sleep_ns, task_id, &is_suspended);
+        if (is_suspended) {
+            return trace_log;
+        }
+        free(trace_log.events);
+        sleep_ns *= 2;
+    }
 }
 
 /* S1.8 */
-static void who_sleeps_is_woken_in_step_four(void)
+static void reactor_step_4_wakes_sleepers(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
-        uint64_t step = 0;
-        for (int64_t ns = WEFT_MILLISECOND; step == 0; ns *= 2) { /* ends: it sleeps long enough */
-            step = step_that_wakes(workers, ns);
-        }
-        CHECK_EQ(step, 4);
+        uint64_t task_id = 0;
+        struct trace_log trace_log = trace_suspending_sleep(workers, WEFT_MILLISECOND, &task_id);
+        CHECK_EQ(step_of(&trace_log, "wake", task_id), 4);
+        free(trace_log.events);
     }
 }
 
-static intptr_t sleep_long(void *arg)
-{
-    (void)arg;
-    return weft_sleep(100 * WEFT_MILLISECOND);
-}
-
-/* S1.13: for a push see test_steps.c.  Nothing comes, so only the timer ends its wait; whoever
- * polled each millisecond would go round a hundred times. */
-static void step_nine_waits_for_the_next_timer(void)
+/* S1.13: for a push see test_steps.c. No event comes, so only the timer ends the wait; a control
+ * thread that polled every millisecond would do a hundred iterations. */
+static void reactor_step_9_waits_for_the_next_timer(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
-        weft_runtime *runtime = open_reactor(workers, MANY_EVENTS);
-        weft_task *task = go_into(runtime, sleep_long, NULL);
-        const uint64_t task_id = weft_task_id(task);
-        CHECK_EQ(weft_await(task), 0);
-        struct story story = end_story(runtime);
-        size_t at = find_event(&story, 0, "commit", task_id);
-        const size_t woken = find_event(&story, at, "wake", task_id);
-        unsigned rounds = 0;
+        uint64_t task_id = 0;
+        struct trace_log trace_log =
+            trace_suspending_sleep(workers, 100 * WEFT_MILLISECOND, &task_id);
+        size_t at = find_event(&trace_log, 0, "commit", task_id);
+        const size_t woken = find_event(&trace_log, at, "wake", task_id);
+        unsigned iterations = 0;
         for (; at < woken; at++) {
-            rounds += is_step(&story.events[at], 9) ? 1 : 0;
+            iterations += is_step(&trace_log.events[at], 9) ? 1 : 0;
         }
-        CHECK(rounds >= 1);
-        CHECK(rounds <= 10);
-        free(story.events);
+        CHECK(iterations >= 1);
+        CHECK(iterations <= 10);
+        free(trace_log.events);
     }
 }
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-struct letter {
+struct message {
     weft_chan *chan;
     int item;
 };
 
-static intptr_t send_letter(void *arg)
+static intptr_t send_message(void *arg)
 {
-    struct letter *letter = arg;
-    return weft_send(letter->chan, &letter->item);
+    struct message *message = arg;
+    return weft_send(message->chan, &message->item);
 }
 
-static intptr_t receive_letter(void *arg)
+static intptr_t receive_message(void *arg)
 {
-    struct letter *letter = arg;
-    return weft_recv(letter->chan, &letter->item);
+    struct message *message = arg;
+    return weft_recv(message->chan, &message->item);
 }
 
 static intptr_t serve_channels(void *arg)
@@ -292,36 +302,36 @@ static intptr_t serve_channels(void *arg)
     enum { WAITERS = 3 };
     (void)arg;
     weft_chan *chan = NULL;
-    struct letter letters[WAITERS];
+    struct message messages[WAITERS];
     weft_task *tasks[WAITERS];
     int item = 1;
     CHECK_EQ(weft_chan_open(&chan, sizeof(int), 1), 0);
     CHECK_EQ(weft_send(chan, &item), 0);
     for (int i = 0; i < WAITERS; i++) {
-        letters[i] = (struct letter){chan, i + 2};
-        tasks[i] = go(send_letter, &letters[i]);
+        messages[i] = (struct message){chan, i + 2};
+        tasks[i] = go(send_message, &messages[i]);
         wait_until_blocked(tasks[i], WEFT_WAIT_SEND);
     }
-    for (int i = 1; i <= 2; i++) { /* first the buffer, then the sender who waits the longest */
+    for (int i = 1; i <= 2; i++) { /* first the buffer, then the oldest sender */
         CHECK_EQ(weft_recv(chan, &item), 0);
         CHECK_EQ(item, i);
         CHECK_EQ(weft_await(tasks[i - 1]), 0);
     }
-    CHECK_EQ(state_of(tasks[2]), WEFT_BLOCKED); /* the rest keeps waiting */
+    CHECK_EQ(state_of(tasks[2]), WEFT_BLOCKED); /* the last one keeps waiting */
     CHECK_EQ(weft_recv(chan, &item), 0);
     CHECK_EQ(item, 3);
     CHECK_EQ(weft_await(tasks[2]), 0);
     CHECK_EQ(weft_recv(chan, &item), 0);
     CHECK_EQ(item, 4);
     for (int i = 0; i < WAITERS; i++) {
-        tasks[i] = go(receive_letter, &letters[i]);
+        tasks[i] = go(receive_message, &messages[i]);
         wait_until_blocked(tasks[i], WEFT_WAIT_RECEIVE);
     }
     for (int i = 0; i < 2; i++) {
         item = 10 + i;
         CHECK_EQ(weft_send(chan, &item), 0);
         CHECK_EQ(weft_await(tasks[i]), 0);
-        CHECK_EQ(letters[i].item, 10 + i);
+        CHECK_EQ(messages[i].item, 10 + i);
     }
     CHECK_EQ(state_of(tasks[2]), WEFT_BLOCKED);
     CHECK_EQ(weft_chan_close(chan), 0);
@@ -331,36 +341,36 @@ static intptr_t serve_channels(void *arg)
 }
 
 /* S1.9 */
-static void channels_serve_the_buffer_first_and_then_who_waits_the_longest(void)
+static void chan_serves_the_buffer_first_and_then_the_oldest_waiter(void)
 {
     run_under(EVERYWHERE, serve_channels);
 }
 
-/* ---- one thread decides ---------------------------------------------------------------------- */
+/* ---- only the control thread decides --------------------------------------------------------- */
 
-/* Every task that was queued, for whatever reason, was found by a worker after a seventh and an
- * eighth step: the control thread took it out of its inbox and handed it out. */
-static size_t check_all_ways(const struct story *story)
+/* Every queued task was found by a worker after a seventh and an eighth step: the control thread
+ * took it out of its inbox and handed it out. */
+static size_t check_all_handouts(const struct trace_log *trace_log)
 {
-    size_t ways = 0;
-    for (size_t i = 0; i < story->count; i++) {
-        if (strcmp(story->events[i].name, "queue") == 0) {
-            check_way(story, i, story->events[i].task_id);
-            ways++;
+    size_t handouts = 0;
+    for (size_t i = 0; i < trace_log->count; i++) {
+        if (strcmp(trace_log->events[i].name, "queue") == 0) {
+            check_handout(trace_log, i, trace_log->events[i].task_id);
+            handouts++;
         }
     }
-    return ways;
+    return handouts;
 }
 
 /* S1.10, S1.12, S1.25: spawns, wakes by locks, channels, timers and threads */
-static void everything_that_runs_was_handed_out_by_the_control_thread(void)
+static void reactor_control_thread_hands_out_every_task(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
         weft_runtime *runtime = open_reactor(workers, MANY_EVENTS);
         CHECK_EQ(weft_await(go_into(runtime, run_program, NULL)), 5050);
-        struct story story = end_story(runtime);
-        CHECK(check_all_ways(&story) >= 100);
-        free(story.events);
+        struct trace_log trace_log = finish_trace(runtime);
+        CHECK(check_all_handouts(&trace_log) >= 100);
+        free(trace_log.events);
     }
 }
 
@@ -378,8 +388,8 @@ static intptr_t begin_and_hold(void *arg)
     return 0;
 }
 
-/* S1.26: the only worker is held, so both stay in the queue, and can be counted there */
-static void spawned_and_woken_tasks_come_in_through_one_queue(void)
+/* S1.26: the only worker is occupied, so both tasks stay in the queue and can be counted */
+static void reactor_inbox_receives_spawned_and_woken_tasks(void)
 {
     weft_runtime *runtime = open_reactor(1, 0);
     weft_mutex mutex = {0};
@@ -394,7 +404,7 @@ static void spawned_and_woken_tasks_come_in_through_one_queue(void)
     CHECK_EQ(stats_of(runtime).global_depth, 1);
     CHECK_EQ(weft_mutex_unlock(&mutex), 0);
     CHECK_EQ(stats_of(runtime).global_depth, 2);
-    CHECK(wf_load_relaxed(&runtime->workers[0].hand) == NULL);
+    CHECK(wf_load_relaxed(&runtime->workers[0].reactor.handoff) == NULL);
     raise_by_one(&cells[1]);
     CHECK_EQ(weft_await(hog), 0);
     CHECK_EQ(weft_await(waiter), 0);
@@ -404,46 +414,46 @@ static void spawned_and_woken_tasks_come_in_through_one_queue(void)
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-enum { NAPS = 200, WAKERS = 3 };
+enum { WAITS = 200, WAKERS = 3 };
 
-struct nap {
+struct wait_scene {
     weft_task *task;
     wf_atomic_u32 is_set;
     wf_atomic_u32 is_over;
 };
 
-static intptr_t nap_often(void *arg)
+static intptr_t suspend_often(void *arg)
 {
-    struct nap *nap = arg;
+    struct wait_scene *wait_scene = arg;
     struct weft_task *self = wf_task_self();
-    for (int i = 0; i < NAPS; i++) {
-        wf_wait_begin(self, WEFT_WAIT_WORLD, nap); /* a wait that is for no task */
+    for (int i = 0; i < WAITS; i++) {
+        wf_wait_begin(self, WEFT_WAIT_WORLD, wait_scene); /* a wait for no task */
         wf_task_suspend(self);
         wf_wait_end(self);
     }
-    raise_by_one(&nap->is_over);
+    raise_by_one(&wait_scene->is_over);
     return 0;
 }
 
 static void *wake_often(void *arg)
 {
-    struct nap *nap = arg;
-    wait_for(&nap->is_set, 1);
-    while (wf_load_acquire(&nap->is_over) == 0) { /* to raise_by_one */
-        wf_task_wake(nap->task);
+    struct wait_scene *wait_scene = arg;
+    wait_for(&wait_scene->is_set, 1);
+    while (wf_load_acquire(&wait_scene->is_over) == 0) { /* pairs with raise_by_one */
+        wf_task_wake(wait_scene->task);
         (void)sched_yield();
     }
     return NULL;
 }
 
-/* The worker that entered it is the one that suspends it, and of all who wake it one does. */
-static void check_authors(const struct story *story, uint64_t task_id)
+/* The worker that entered the task suspends it, and one of its wakers wakes it. */
+static void check_authors(const struct trace_log *trace_log, uint64_t task_id)
 {
     const char *entered_by = NULL;
     unsigned wakes = 0;
-    unsigned naps = 0;
-    for (size_t i = find_event(story, 0, "spawn", task_id); i < story->count; i++) {
-        const struct event *event = &story->events[i];
+    unsigned waits = 0;
+    for (size_t i = find_event(trace_log, 0, "spawn", task_id); i < trace_log->count; i++) {
+        const struct event *event = &trace_log->events[i];
         if (is_event(event, "enter", task_id)) {
             CHECK_EQ(event->worker[0], 'w');
             CHECK(wakes <= 1);
@@ -452,50 +462,50 @@ static void check_authors(const struct story *story, uint64_t task_id)
         } else if (is_event(event, "commit", task_id)) {
             CHECK(entered_by != NULL);
             CHECK_STR(event->worker, entered_by);
-            naps++;
+            waits++;
         } else if (is_event(event, "wake", task_id)) {
-            CHECK_STR(event->worker, "-"); /* one of the threads */
+            CHECK_STR(event->worker, "-"); /* a non-worker thread */
             wakes++;
         }
     }
-    CHECK_EQ(naps, NAPS);
+    CHECK_EQ(waits, WAITS);
 }
 
 /* S1.22 */
-static void each_change_of_state_has_one_author(void)
+static void task_state_transitions_have_one_author(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
-        struct nap nap = {.task = NULL};
+        struct wait_scene wait_scene = {.task = NULL};
         pthread_t threads[WAKERS];
         tour.options.trace_events = MANY_EVENTS;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         for (int i = 0; i < WAKERS; i++) {
-            CHECK_EQ(wf_thread_start(&threads[i], wake_often, &nap, NULL), 0);
+            CHECK_EQ(wf_thread_start(&threads[i], wake_often, &wait_scene, NULL), 0);
         }
-        nap.task = go_into(runtime, nap_often, &nap);
-        const uint64_t task_id = weft_task_id(nap.task);
-        raise_by_one(&nap.is_set);
+        wait_scene.task = go_into(runtime, suspend_often, &wait_scene);
+        const uint64_t task_id = weft_task_id(wait_scene.task);
+        raise_by_one(&wait_scene.is_set);
         for (int i = 0; i < WAKERS; i++) {
             CHECK_EQ(wf_thread_join(threads[i]), 0);
         }
-        CHECK_EQ(weft_await(nap.task), 0);
-        struct story story = end_story(runtime);
-        check_authors(&story, task_id);
-        free(story.events);
+        CHECK_EQ(weft_await(wait_scene.task), 0);
+        struct trace_log trace_log = finish_trace(runtime);
+        check_authors(&trace_log, task_id);
+        free(trace_log.events);
     }
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(the_same_programs_run_under_both),
-    TAP_TEST(results_of_workers_are_taken_in_step_one),
-    TAP_TEST(who_waits_for_bytes_is_woken_in_step_three),
-    TAP_TEST(who_waits_for_bytes_is_woken_by_the_watcher),
-    TAP_TEST(who_sleeps_is_woken_in_step_four),
-    TAP_TEST(step_nine_waits_for_the_next_timer),
-    TAP_TEST(channels_serve_the_buffer_first_and_then_who_waits_the_longest),
-    TAP_TEST(everything_that_runs_was_handed_out_by_the_control_thread),
-    TAP_TEST(spawned_and_woken_tasks_come_in_through_one_queue),
-    TAP_TEST(each_change_of_state_has_one_author),
+    TAP_TEST(policies_give_the_same_results),
+    TAP_TEST(reactor_step_1_takes_results_of_workers),
+    TAP_TEST(reactor_step_3_wakes_readers),
+    TAP_TEST(leader_wakes_readers_in_the_steal_policy),
+    TAP_TEST(reactor_step_4_wakes_sleepers),
+    TAP_TEST(reactor_step_9_waits_for_the_next_timer),
+    TAP_TEST(chan_serves_the_buffer_first_and_then_the_oldest_waiter),
+    TAP_TEST(reactor_control_thread_hands_out_every_task),
+    TAP_TEST(reactor_inbox_receives_spawned_and_woken_tasks),
+    TAP_TEST(task_state_transitions_have_one_author),
 };
 TAP_MAIN(tests)

@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   what is written of the steps of a task and of the reactor is what happens, in that order.
+ * Goal:   the documented steps of a task and of the reactor happen in the documented order.
  * Method: traces of small programs, read back; those of a task are compared with the table "The
- *         life of a task" of ARCHITECTURE.md itself, so neither can change without the other.
- *         Besides, what the reactor's loop promises: nothing that comes early is lost, it sleeps
- *         without a timeout, and hands out no more than it has workers.
+ *         life of a task" of ARCHITECTURE.md itself, so that neither can change without the other.
+ *         Further properties of the reactor's loop: no early wake is lost, it sleeps without a
+ *         timeout, and it hands out at most one task per worker.
  */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "aids.h"
-#include "sched/sched.h"
-#include "sched_aids.h"
-#include "story_aids.h"
+#include "helpers.h"
+#include "sched/wait.h"
+#include "sched_helpers.h"
+#include "trace_helpers.h"
 
 /* ---- the life of a task -------------------------------------------------------------------- */
 
 enum { STEPS = 10 };
 
-/* The events of the table, by its rows "| 1 | function | file | what | event |". */
+/* Reads the events of the table from its rows "| 1 | function | file | what | event |". */
 static void read_table(char names[STEPS][NAME_SIZE])
 {
     char line[1024];
     int rows = 0;
-    bool is_inside = false;
+    bool is_in_section = false;
     FILE *file = fopen(WEFT_ARCHITECTURE, "r");
     CHECK(file != NULL);
     while (fgets(line, sizeof(line), file) != NULL) {
         if (strncmp(line, "## ", 3) == 0) {
-            is_inside = strcmp(line, "## The life of a task\n") == 0;
+            is_in_section = strcmp(line, "## The life of a task\n") == 0;
         }
         int step = 0;
-        if (is_inside && sscanf(line, "| %d |", &step) == 1) { // NOLINT(cert-err34-c): compared
+        if (is_in_section && sscanf(line, "| %d |", &step) == 1) { // NOLINT(cert-err34-c): compared
             CHECK(rows < STEPS);
             CHECK_EQ(step, rows + 1);
             char *end = strrchr(line, '|');
@@ -49,64 +49,66 @@ static void read_table(char names[STEPS][NAME_SIZE])
     CHECK_EQ(rows, STEPS);
 }
 
-struct life {
+struct lifecycle {
     wf_atomic_u64 id;
     wf_atomic_u32 child_ran;
 };
 
-/* Waits once, for a task of its own. */
-static intptr_t live(void *arg)
+/* Waits once, for a child task. */
+static intptr_t await_child(void *arg)
 {
-    struct life *life = arg;
-    wf_store_relaxed(&life->id, weft_task_id(weft_self()));
-    CHECK_EQ(weft_await(go(count_up, &life->child_ran)), 0);
+    struct lifecycle *lifecycle = arg;
+    wf_store_relaxed(&lifecycle->id, weft_task_id(weft_self()));
+    CHECK_EQ(weft_await(go(count_up, &lifecycle->child_ran)), 0);
     return 0;
 }
 
-/* A worker that sleeps, a task from outside, which nobody keeps: the whole life is in the trace. */
-static struct story trace_a_life(const weft_options *options, uint64_t *task_id)
+/* One parked worker, and a detached task from outside: its whole life is in the trace. */
+static struct trace_log trace_task(const weft_options *options, uint64_t *task_id)
 {
     weft_runtime *runtime = NULL;
-    struct life life = {.id = {0}};
+    struct lifecycle lifecycle = {.id = {0}};
     CHECK_EQ(weft_runtime_open(&runtime, options), 0);
     while (stats_of(runtime).parked < 1) {
         (void)sched_yield();
     }
-    CHECK_EQ(weft_runtime_spawn(runtime, NULL, live, &life, NULL), 0);
+    CHECK_EQ(weft_runtime_spawn(runtime, NULL, await_child, &lifecycle, NULL), 0);
     wait_until_done(runtime);
-    struct story story = story_of(runtime);
+    struct trace_log trace_log = trace_log_read(runtime);
     CHECK_EQ(weft_runtime_close(runtime, -1), 0);
-    *task_id = wf_load_relaxed(&life.id); /* the last worker is joined */
-    return story;
+    *task_id = wf_load_relaxed(&lifecycle.id); /* the last worker has been joined */
+    return trace_log;
 }
 
-/* A call for a sleeper names the worker and no task: the one after the spawn is meant. */
-static bool is_of(const struct event *event, uint64_t task_id, bool is_notified)
+/* A notify event names the worker and no task: the first one after the spawn counts. */
+static bool belongs_to_task(const struct event *event, uint64_t task_id, bool is_notified)
 {
     return event->task_id == task_id || (!is_notified && strcmp(event->name, "notify") == 0);
 }
 
-/* Whether a sleeper was called: who is on its way to sleep finds the task by itself. */
-static bool has_call(const struct story *story)
+/* Returns whether a parked worker was notified: a worker that is about to park finds the task
+ * without a notify. */
+static bool has_notify(const struct trace_log *trace_log)
 {
-    for (size_t i = 0; i < story->count; i++) {
-        if (strcmp(story->events[i].name, "notify") == 0) {
+    for (size_t i = 0; i < trace_log->count; i++) {
+        if (strcmp(trace_log->events[i].name, "notify") == 0) {
             return true;
         }
     }
     return false;
 }
 
-static void check_life(const struct story *story, uint64_t task_id, char names[STEPS][NAME_SIZE])
+static void check_lifecycle(const struct trace_log *trace_log, uint64_t task_id,
+                            char names[STEPS][NAME_SIZE])
 {
-    /* The ten steps, and after the wake-up again from the second on, without a sleeper to call. */
+    /* The ten steps, and after the wake-up again from the second step, without a notify. */
     const int order[] = {0, 1, 2, 3, 4, 5, 6, 7, 1, 3, 4, 8, 9};
     const size_t count = sizeof(order) / sizeof(order[0]);
     size_t next = 0;
     bool is_notified = false;
-    for (size_t i = find_event(story, 0, names[0], task_id); i < story->count; i++) {
-        const struct event *event = &story->events[i];
-        if (is_of(event, task_id, is_notified)) {
+    for (size_t i = find_event(trace_log, 0, names[0], task_id); i < trace_log->count; i++) {
+        const struct event *event = &trace_log->events[i];
+        if (belongs_to_task(event, task_id, is_notified)) {
             CHECK(next < count);
             CHECK_STR(event->name, names[order[next]]);
             is_notified = is_notified || strcmp(event->name, "notify") == 0;
@@ -116,7 +118,7 @@ static void check_life(const struct story *story, uint64_t task_id, char names[S
     CHECK_EQ(next, count);
 }
 
-static void a_task_takes_the_ten_steps_of_the_table(void)
+static void task_lifecycle_matches_the_table_of_the_architecture(void)
 {
     const enum weft_order orders[] = {WEFT_ORDER_FAIR, WEFT_ORDER_DEPTH_FIRST};
     char names[STEPS][NAME_SIZE];
@@ -127,13 +129,13 @@ static void a_task_takes_the_ten_steps_of_the_table(void)
         weft_options options = options_of(&setting);
         options.trace_events = EVENTS;
         uint64_t task_id = 0;
-        struct story story = trace_a_life(&options, &task_id);
-        while (!has_call(&story)) { /* it did not sleep yet, though it said so: another one */
-            free(story.events);
-            story = trace_a_life(&options, &task_id);
+        struct trace_log trace_log = trace_task(&options, &task_id);
+        while (!has_notify(&trace_log)) { /* the worker had not parked yet: repeat */
+            free(trace_log.events);
+            trace_log = trace_task(&options, &task_id);
         }
-        check_life(&story, task_id, names);
-        free(story.events);
+        check_lifecycle(&trace_log, task_id, names);
+        free(trace_log.events);
     }
 }
 
@@ -160,25 +162,25 @@ static intptr_t run_some(void *arg)
     return weft_await_all(tasks, TASKS, NULL);
 }
 
-/* Step follows step, from whichever it begins with; gives how often all were gone through. */
-static unsigned check_steps(const struct story *story)
+/* Checks that each step follows the previous one, and returns the number of complete iterations. */
+static unsigned check_steps(const struct trace_log *trace_log)
 {
     uint64_t last = 0;
-    unsigned rounds = 0;
-    for (size_t i = 0; i < story->count; i++) {
-        const struct event *event = &story->events[i];
+    unsigned iterations = 0;
+    for (size_t i = 0; i < trace_log->count; i++) {
+        const struct event *event = &trace_log->events[i];
         if (strcmp(event->name, "step") == 0) {
             CHECK(event->arg >= 1 && event->arg <= REACTOR_STEPS);
             CHECK(last == 0 || event->arg == last % REACTOR_STEPS + 1);
             last = event->arg;
-            rounds += last == REACTOR_STEPS ? 1 : 0;
+            iterations += last == REACTOR_STEPS ? 1 : 0;
         }
     }
-    return rounds;
+    return iterations;
 }
 
-/* behaviour 61, part of S1.5-S1.13: what is taken in each of them is in test_reactor.c */
-static void the_nine_steps_of_the_reactor_are_taken_in_order(void)
+/* behaviour 61, part of S1.5-S1.13: for the work of each step see test_reactor.c */
+static void reactor_takes_its_nine_steps_in_order(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
         weft_runtime *runtime = open_reactor(workers, 1u << 16);
@@ -186,33 +188,33 @@ static void the_nine_steps_of_the_reactor_are_taken_in_order(void)
         const uint64_t task_id = weft_task_id(task);
         CHECK_EQ(weft_await(task), 0);
         wait_until_done(runtime);
-        struct story story = story_of(runtime);
+        struct trace_log trace_log = trace_log_read(runtime);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
-        CHECK(check_steps(&story) >= 2);
-        check_way(&story, 0, task_id);
-        free(story.events);
+        CHECK(check_steps(&trace_log) >= 2);
+        check_handout(&trace_log, 0, task_id);
+        free(trace_log.events);
     }
 }
 
-static intptr_t call_a_function(void *arg)
+static intptr_t call_blocking(void *arg)
 {
     return weft_blocking(echo, arg);
 }
 
 /* S1.4, S1.6, S1.7: for I/O see test_reactor.c */
-static void blocking_work_goes_through_steps_two_and_three(void)
+static void reactor_handles_blocking_calls_in_steps_2_and_3(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
         weft_runtime *runtime = open_reactor(workers, 1u << 16);
-        weft_task *task = go_into(runtime, call_a_function, (void *)7);
+        weft_task *task = go_into(runtime, call_blocking, (void *)7);
         const uint64_t task_id = weft_task_id(task);
         CHECK_EQ(weft_await(task), 7);
         wait_until_done(runtime);
-        struct story story = story_of(runtime);
+        struct trace_log trace_log = trace_log_read(runtime);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
-        CHECK_EQ(step_of(&story, "block", task_id), 2);
-        CHECK_EQ(step_of(&story, "unblock", task_id), 3);
-        free(story.events);
+        CHECK_EQ(step_of(&trace_log, "block", task_id), 2);
+        CHECK_EQ(step_of(&trace_log, "unblock", task_id), 3);
+        free(trace_log.events);
     }
 }
 
@@ -220,7 +222,7 @@ struct completion {
     weft_task *task;
     wf_atomic_u32 is_submitted;
     wf_atomic_u32 is_completed;
-    int plain; /* what the task waits for */
+    int plain; /* the result for which the task waits */
 };
 
 static void *complete_early(void *arg)
@@ -233,8 +235,8 @@ static void *complete_early(void *arg)
     return NULL;
 }
 
-/* As a driver would do it: the request is out, its completion comes, and only then the task is
- * suspended. */
+/* Like a driver: the request is submitted, its completion comes, and the task suspends only then.
+ * */
 static intptr_t suspend_late(void *arg)
 {
     struct completion *completion = arg;
@@ -242,14 +244,14 @@ static intptr_t suspend_late(void *arg)
     completion->task = self;
     raise_by_one(&completion->is_submitted);
     hold_for(&completion->is_completed, 1);
-    wf_wait_begin(self, WEFT_WAIT_WORLD, completion); /* a wait that is for no task */
-    wf_task_suspend(self);                            /* for ever, had the wake been lost */
+    wf_wait_begin(self, WEFT_WAIT_WORLD, completion); /* a wait for no task */
+    wf_task_suspend(self);                            /* hangs if the wake was lost */
     wf_wait_end(self);
     return completion->plain;
 }
 
-/* behaviour 62, S1.20: under the reactor, and under the other policy as well */
-static void a_completion_before_the_suspension_is_not_lost(void)
+/* behaviour 62, S1.20: under both policies */
+static void wake_by_a_driver_before_the_suspension_is_not_lost(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
@@ -265,7 +267,7 @@ static void a_completion_before_the_suspension_is_not_lost(void)
     }
 }
 
-/* The thread of the process that has this name. */
+/* Returns the thread id of the thread with this name, or 0. */
 static int thread_named(const char *wanted)
 {
     int found = 0;
@@ -276,7 +278,7 @@ static int thread_named(const char *wanted)
         char name[NAME_SIZE + 1] = "";
         (void)snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
         FILE *file = fopen(path, "r");
-        if (file != NULL) { /* or it has gone meanwhile */
+        if (file != NULL) { /* or the thread has ended */
             (void)!fscanf(file, "%16s", name);
             (void)fclose(file);
         }
@@ -288,7 +290,7 @@ static int thread_named(const char *wanted)
     return found;
 }
 
-/* Until the control thread sleeps; it takes its name when it begins to run. */
+/* Waits until the control thread sleeps; it sets its name when it begins to run. */
 static void wait_for_control(void)
 {
     int thread_id = 0;
@@ -298,8 +300,9 @@ static void wait_for_control(void)
     wait_until_asleep(thread_id);
 }
 
-/* behaviour 63: with nothing to run it sleeps without a timeout, so only the push can wake it */
-static void a_push_wakes_the_reactor(void)
+/* behaviour 63: with nothing to run the control thread sleeps without a timeout, so only the push
+ * can wake it */
+static void reactor_is_woken_by_a_push(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
         weft_runtime *runtime = open_reactor(workers, 0);
@@ -323,7 +326,7 @@ static intptr_t begin_and_hold(void *arg)
 }
 
 /* behaviour 64, S1.27 */
-static void no_more_tasks_are_handed_out_than_there_are_workers(void)
+static void reactor_hands_out_at_most_one_task_per_worker(void)
 {
     for (unsigned workers = 1; workers <= 3; workers++) {
         weft_runtime *runtime = open_reactor(workers, 0);
@@ -333,11 +336,11 @@ static void no_more_tasks_are_handed_out_than_there_are_workers(void)
             tasks[i] = go_into(runtime, begin_and_hold, cells);
         }
         wait_for(&cells[0], workers);
-        wait_for_control();                            /* it has done what it can */
-        CHECK_EQ(wf_load_acquire(&cells[0]), workers); /* to raise_by_one */
+        wait_for_control();                            /* it has handed out what it can */
+        CHECK_EQ(wf_load_acquire(&cells[0]), workers); /* pairs with raise_by_one */
         CHECK_EQ(stats_of(runtime).global_depth, TASKS - workers);
         for (unsigned i = 0; i < workers; i++) {
-            CHECK(wf_load_relaxed(&runtime->workers[i].hand) == NULL);
+            CHECK(wf_load_relaxed(&runtime->workers[i].reactor.handoff) == NULL);
         }
         raise_by_one(&cells[1]);
         CHECK_EQ(weft_await_all(tasks, TASKS, NULL), 0);
@@ -346,11 +349,11 @@ static void no_more_tasks_are_handed_out_than_there_are_workers(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_task_takes_the_ten_steps_of_the_table),
-    TAP_TEST(the_nine_steps_of_the_reactor_are_taken_in_order),
-    TAP_TEST(blocking_work_goes_through_steps_two_and_three),
-    TAP_TEST(a_completion_before_the_suspension_is_not_lost),
-    TAP_TEST(a_push_wakes_the_reactor),
-    TAP_TEST(no_more_tasks_are_handed_out_than_there_are_workers),
+    TAP_TEST(task_lifecycle_matches_the_table_of_the_architecture),
+    TAP_TEST(reactor_takes_its_nine_steps_in_order),
+    TAP_TEST(reactor_handles_blocking_calls_in_steps_2_and_3),
+    TAP_TEST(wake_by_a_driver_before_the_suspension_is_not_lost),
+    TAP_TEST(reactor_is_woken_by_a_push),
+    TAP_TEST(reactor_hands_out_at_most_one_task_per_worker),
 };
 TAP_MAIN(tests)

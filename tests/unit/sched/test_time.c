@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   who sleeps is woken, not before its time, whatever the workers do meanwhile; a deadline
- *         ends every wait; a cancel ends a sleep at once; intervals keep their distances.
- * Method: sleeps next to idle, busy and hogging workers; nothing here compares how late anything
- *         was, but for what would be minutes if it were broken.
+ * Goal:   a sleeping task is woken, never early, whatever the workers do; a deadline ends every
+ *         wait; a cancel ends a sleep at once; intervals keep their period.
+ * Method: sleeps beside idle, busy and hogging workers. No check compares lateness, except where a
+ *         fault would cause minutes.
  */
 #include <string.h>
 
-#include "sched_aids.h"
+#include "sched_helpers.h"
 
-/* An hour: in a test that is for ever. */
+/* An hour: longer than any test. */
 #define HOUR (3600 * WEFT_SECOND)
 
-/* ---- sleeping -------------------------------------------------------------------------------- */
+/* ---- sleep ----------------------------------------------------------------------------------- */
 
 static void check_sleep(int64_t ns)
 {
@@ -21,7 +21,7 @@ static void check_sleep(int64_t ns)
     CHECK(weft_now() - begin >= ns);
 }
 
-static intptr_t sleep_a_little(void *arg)
+static intptr_t check_short_sleeps(void *arg)
 {
     (void)arg;
     const int64_t times[] = {0,        1,        1000,     249999,  250000,  250001,
@@ -34,19 +34,19 @@ static intptr_t sleep_a_little(void *arg)
 }
 
 /* behaviour 54; S1.16 */
-static void a_sleep_never_ends_early(void)
+static void sleep_never_ends_early(void)
 {
-    run_under(EVERYWHERE, sleep_a_little);
+    run_under(EVERYWHERE, check_short_sleeps);
 }
 
-static void a_thread_may_sleep_too(void)
+static void sleep_works_on_a_non_worker_thread(void)
 {
-    (void)sleep_a_little(NULL);
+    (void)check_short_sleeps(NULL);
     CHECK_EQ(weft_sleep(-1), -EINVAL);
     CHECK_EQ(weft_sleep_until(0), 0);
 }
 
-static intptr_t sleep_absurdly(void *arg)
+static intptr_t check_odd_sleeps(void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_sleep(-1), -EINVAL);
@@ -58,42 +58,42 @@ static intptr_t sleep_absurdly(void *arg)
     return 0;
 }
 
-static void absurd_sleeps_have_an_answer(void)
+static void sleep_handles_negative_and_past_times(void)
 {
-    run_under(ON_ONE_WORKER, sleep_absurdly);
+    run_under(ON_ONE_WORKER, check_odd_sleeps);
 }
 
-/* Plain: written before the sleep of one, read after the sleep of another. */
-struct page {
-    int text;
+/* Plain: written before and after the sleep of its task, read by the awaiter. */
+struct cell {
+    int number;
     wf_atomic_u32 is_written;
 };
 
 static intptr_t write_and_sleep(void *arg)
 {
-    struct page *page = arg;
-    page->text++;
+    struct cell *cell = arg;
+    cell->number++;
     CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
-    page->text++;
+    cell->number++;
     return 0;
 }
 
 static intptr_t write_before_and_after(void *arg)
 {
     (void)arg;
-    struct page pages[50] = {0};
+    struct cell cells[50] = {0};
     weft_task *tasks[50];
     for (size_t i = 0; i < 50; i++) {
-        tasks[i] = go(write_and_sleep, &pages[i]);
+        tasks[i] = go(write_and_sleep, &cells[i]);
     }
     CHECK_EQ(weft_await_all(tasks, 50, NULL), 0);
     for (size_t i = 0; i < 50; i++) {
-        CHECK_EQ(pages[i].text, 2);
+        CHECK_EQ(cells[i].number, 2);
     }
     return 0;
 }
 
-static void a_sleeper_goes_on_where_it_was(void)
+static void sleep_resumes_the_task_where_it_was(void)
 {
     run_under(EVERYWHERE, write_before_and_after);
 }
@@ -107,7 +107,7 @@ static intptr_t sleep_by_number(void *arg)
     return rc;
 }
 
-static intptr_t sleep_in_crowds(void *arg)
+static intptr_t sleep_in_many_tasks(void *arg)
 {
     (void)arg;
     enum { COUNT = 500 };
@@ -118,20 +118,20 @@ static intptr_t sleep_in_crowds(void *arg)
     return weft_await_all(tasks, COUNT, NULL);
 }
 
-static void many_sleep_at_once(void)
+static void sleep_works_in_500_tasks_at_once(void)
 {
-    run_under(EVERYWHERE, sleep_in_crowds);
+    run_under(EVERYWHERE, sleep_in_many_tasks);
 }
 
-/* ---- while others work ----------------------------------------------------------------------- */
+/* ---- busy workers ---------------------------------------------------------------------------- */
 
 static wf_atomic_u32 is_over;
 
-/* Short turns until it is over. */
+/* Short slices until `is_over`. */
 static intptr_t keep_busy(void *arg)
 {
     (void)arg;
-    while (wf_load_acquire(&is_over) == 0) { /* to raise_by_one */
+    while (wf_load_acquire(&is_over) == 0) { /* pairs with raise_by_one */
         const weft_time end = weft_in(200 * WEFT_MICROSECOND);
         while (weft_now() < end) {
         }
@@ -140,7 +140,7 @@ static intptr_t keep_busy(void *arg)
     return 0;
 }
 
-static intptr_t sleep_among_the_busy(void *arg)
+static intptr_t sleep_beside_busy_tasks(void *arg)
 {
     const struct setting *setting = arg;
     enum { MAX = 16 };
@@ -157,59 +157,60 @@ static intptr_t sleep_among_the_busy(void *arg)
     return weft_await_all(tasks, count, NULL);
 }
 
-/* behaviour 25, part of S4.44: nobody is ever idle, so a worker has to look between two turns. */
-static void timers_fire_while_all_are_busy(void)
+/* behaviour 25, part of S4.44: no worker is ever idle, so a worker must check timers between two
+ * slices. */
+static void timer_fires_while_all_workers_are_busy(void)
 {
-    run_under(EVERYWHERE, sleep_among_the_busy);
+    run_under(EVERYWHERE, sleep_beside_busy_tasks);
 }
 
-static intptr_t sleep_and_tell(void *arg)
+static intptr_t sleep_and_signal(void *arg)
 {
     CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
     raise_by_one(arg);
     return 0;
 }
 
-/* The sleeper's alarm is in the wheel of a worker that does not come back before it has rung. */
-static intptr_t hog_until_it_rang(void *arg)
+/* The timer is in the wheel of a worker whose task keeps running until the timer has fired. */
+static intptr_t hog_until_timer_fires(void *arg)
 {
     (void)arg;
-    wf_atomic_u32 has_rung = {0};
-    weft_task *task = go(sleep_and_tell, &has_rung);
-    while (state_of(task) != WEFT_BLOCKED && wf_load_acquire(&has_rung) == 0) { /* to the raise */
+    wf_atomic_u32 has_fired = {0};
+    weft_task *task = go(sleep_and_signal, &has_fired);
+    while (state_of(task) != WEFT_BLOCKED && wf_load_acquire(&has_fired) == 0) { /* raise_by_one */
         let_others_run();
     }
-    hold_for(&has_rung, 1);
+    hold_for(&has_fired, 1);
     return weft_await(task);
 }
 
-/* The same again and again, by a worker that never rests in between. */
-static intptr_t hog_until_each_rang(void *arg)
+/* Repeats it on a worker that never parks in between. */
+static intptr_t hog_until_each_fires(void *arg)
 {
     for (int round = 0; round < 5; round++) {
-        CHECK_EQ(hog_until_it_rang(arg), 0);
+        CHECK_EQ(hog_until_timer_fires(arg), 0);
     }
     return 0;
 }
 
-/* Who sleeps where there is nothing to be taken from others looks after the alarms all the same. */
-static void alarms_are_watched_where_nobody_steals(void)
+/* The leader serves timers of other workers even if it can steal nothing from them. */
+static void timer_of_a_stuck_worker_fires_without_stealing(void)
 {
-    const weft_options quiet[] = {
+    const weft_options cases[] = {
         {.workers = 2, .no_monitor = true, .no_steal = true},
         {.workers = 2, .no_monitor = true, .order = WEFT_ORDER_DEPTH_FIRST},
         {.workers = 2, .no_monitor = true},
     };
-    for (size_t i = 0; i < sizeof(quiet) / sizeof(quiet[0]); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         tap_doing("setting %zu", i);
-        CHECK_EQ(weft_run(hog_until_each_rang, NULL, &quiet[i]), 0);
+        CHECK_EQ(weft_run(hog_until_each_fires, NULL, &cases[i]), 0);
     }
 }
 
 /* behaviour 55 */
-static void a_worker_that_does_not_come_back_delays_no_timer(void)
+static void timer_of_a_stuck_worker_fires_on_another(void)
 {
-    run_under(ON_SEVERAL, hog_until_it_rang);
+    run_under(ON_SEVERAL, hog_until_timer_fires);
 }
 
 static intptr_t sleep_for_an_hour(void *arg)
@@ -218,8 +219,9 @@ static intptr_t sleep_for_an_hour(void *arg)
     return weft_sleep(HOUR);
 }
 
-/* All but us wait for a long time; then a short sleep comes, and later the long ones are ended. */
-static intptr_t set_an_earlier_one(void *arg)
+/* All tasks except this one sleep for long; then a short sleep comes, and later the long ones are
+ * cancelled. */
+static intptr_t set_earlier_timer(void *arg)
 {
     (void)arg;
     enum { COUNT = 4 };
@@ -231,7 +233,7 @@ static intptr_t set_an_earlier_one(void *arg)
     CHECK_EQ(info_of(tasks[0]).wait, WEFT_WAIT_TIME);
     CHECK_STR(weft_wait_name(info_of(tasks[0]).wait), "time");
     for (int i = 0; i < 5; i++) {
-        check_sleep(2 * WEFT_MILLISECOND); /* every worker sleeps meanwhile, one with an alarm */
+        check_sleep(2 * WEFT_MILLISECOND); /* all workers are parked; one wait has a timeout */
     }
     for (int i = 0; i < COUNT; i++) {
         CHECK_EQ(weft_cancel(tasks[i]), 0);
@@ -241,30 +243,30 @@ static intptr_t set_an_earlier_one(void *arg)
 }
 
 /* behaviour 55 */
-static void a_new_earliest_timer_wakes_who_sleeps_for_longer(void)
+static void timer_that_becomes_the_earliest_fires_in_time(void)
 {
-    run_under(EVERYWHERE, set_an_earlier_one);
+    run_under(EVERYWHERE, set_earlier_timer);
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-struct ending {
+struct deadline_scene {
     wf_atomic_u32 open;
     weft_task *other;
 };
 
-static intptr_t wait_with_a_deadline(void *arg)
+static intptr_t check_deadlines(void *arg)
 {
-    struct ending *ending = arg;
+    struct deadline_scene *deadline_scene = arg;
     const weft_time deadline = weft_in(2 * WEFT_MILLISECOND);
     CHECK_EQ(weft_deadline(deadline), WEFT_NEVER);
-    CHECK_EQ(weft_join(ending->other, NULL), -ETIMEDOUT);
+    CHECK_EQ(weft_join(deadline_scene->other, NULL), -ETIMEDOUT);
     CHECK(weft_now() >= deadline);
     CHECK_EQ(weft_sleep(0), -ETIMEDOUT);
     CHECK_EQ(weft_deadline(WEFT_NEVER), deadline);
     CHECK_EQ(weft_sleep(1000), 0);
 
-    /* Behind a shield it does not count. */
+    /* A shield defers the deadline. */
     (void)weft_deadline(weft_in(WEFT_MILLISECOND));
     CHECK_EQ(weft_shield(1), 0);
     check_sleep(3 * WEFT_MILLISECOND);
@@ -277,22 +279,22 @@ static intptr_t wait_with_a_deadline(void *arg)
 static intptr_t end_by_deadline(void *arg)
 {
     (void)arg;
-    struct ending ending = {.other = go(sleep_for_an_hour, NULL)};
-    weft_task *task = go(wait_with_a_deadline, &ending);
+    struct deadline_scene deadline_scene = {.other = go(sleep_for_an_hour, NULL)};
+    weft_task *task = go(check_deadlines, &deadline_scene);
     CHECK_EQ(weft_await(task), 0);
-    CHECK_EQ(weft_cancel(ending.other), 0);
-    CHECK_EQ(weft_await(ending.other), -ECANCELED);
+    CHECK_EQ(weft_cancel(deadline_scene.other), 0);
+    CHECK_EQ(weft_await(deadline_scene.other), -ECANCELED);
     return 0;
 }
 
-static void a_deadline_ends_a_wait(void)
+static void deadline_ends_a_wait(void)
 {
     run_under(EVERYWHERE, end_by_deadline);
 }
 
 static weft_task *partner;
 
-static intptr_t wait_for_the_partner(void *arg)
+static intptr_t join_partner_with_deadline(void *arg)
 {
     (void)arg;
     weft_task *parent = partner;
@@ -300,19 +302,19 @@ static intptr_t wait_for_the_partner(void *arg)
     return weft_join(parent, NULL);
 }
 
-/* Two that wait for each other are no deadlock while one of them will give up: the hook of these
- * tests would fail. */
-static intptr_t wait_for_each_other(void *arg)
+/* Two tasks that join each other are no deadlock while one has a deadline: a report would fail the
+ * test. */
+static intptr_t join_each_other(void *arg)
 {
     (void)arg;
     partner = weft_self();
-    CHECK_EQ(weft_await(go(wait_for_the_partner, NULL)), -ETIMEDOUT);
+    CHECK_EQ(weft_await(go(join_partner_with_deadline, NULL)), -ETIMEDOUT);
     return 0;
 }
 
-static void a_deadline_is_no_deadlock(void)
+static void deadlock_report_ignores_a_wait_with_a_deadline(void)
 {
-    run_under(EVERYWHERE, wait_for_each_other);
+    run_under(EVERYWHERE, join_each_other);
 }
 
 static void count_deadlock(void *context, const weft_deadlock *deadlock)
@@ -321,14 +323,14 @@ static void count_deadlock(void *context, const weft_deadlock *deadlock)
     raise_by_one(context);
 }
 
-static intptr_t wait_in_vain(void *arg)
+static intptr_t join_partner(void *arg)
 {
     (void)arg;
     return weft_join(partner, NULL);
 }
 
-/* An alarm that was cleared, and one that has rung, are not there any more. */
-static intptr_t sleep_and_wait_for_each_other(void *arg)
+/* A cleared timer and a fired one do not count as a pending wake-up. */
+static intptr_t sleep_and_join_each_other(void *arg)
 {
     (void)arg;
     weft_task *sleeper = go(sleep_for_an_hour, NULL);
@@ -337,21 +339,21 @@ static intptr_t sleep_and_wait_for_each_other(void *arg)
     CHECK_EQ(weft_await(sleeper), -ECANCELED);
     CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
     partner = weft_self();
-    return weft_await(go(wait_in_vain, NULL));
+    return weft_await(go(join_partner, NULL));
 }
 
-static void a_deadlock_after_sleeps_is_found(void)
+static void deadlock_report_is_not_hidden_by_cleared_or_fired_timers(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         wf_atomic_u32 found = {0};
         tour.options.on_deadlock = count_deadlock;
         tour.options.hook_context = &found;
-        CHECK_EQ(weft_run(sleep_and_wait_for_each_other, NULL, &tour.options), -EDEADLK);
-        CHECK_EQ(wf_load_acquire(&found), 1); /* to raise_by_one */
+        CHECK_EQ(weft_run(sleep_and_join_each_other, NULL, &tour.options), -EDEADLK);
+        CHECK_EQ(wf_load_acquire(&found), 1); /* pairs with raise_by_one */
     }
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- close ----------------------------------------------------------------------------------- */
 
 static void close_with_sleepers(weft_runtime *runtime, const struct setting *setting)
 {
@@ -367,25 +369,25 @@ static void close_with_sleepers(weft_runtime *runtime, const struct setting *set
     }
 }
 
-static void closing_ends_all_sleeps(void)
+static void runtime_close_ends_all_sleeps(void)
 {
     open_under(EVERYWHERE, close_with_sleepers);
 }
 
-static intptr_t sleep_behind_a_shield(void *arg)
+static intptr_t sleep_with_shield(void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_shield(1), 0);
     return weft_sleep(HOUR);
 }
 
-/* Forced: the task never runs again, its alarm must go all the same. */
-static void a_forced_close_forgets_alarms(void)
+/* The task never runs again, but the close must remove its timer. */
+static void forced_close_removes_timers(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
-        weft_task *task = go_into(runtime, sleep_behind_a_shield, NULL);
+        weft_task *task = go_into(runtime, sleep_with_shield, NULL);
         wait_for_state(task, WEFT_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         intptr_t result = 0;
@@ -409,7 +411,7 @@ static void check_bad_intervals(void)
     CHECK_EQ(weft_interval_wait(NULL), -EINVAL);
 }
 
-static intptr_t tick(void *arg)
+static intptr_t check_intervals(void *arg)
 {
     (void)arg;
     weft_interval interval;
@@ -420,7 +422,7 @@ static intptr_t tick(void *arg)
     CHECK(interval.next >= begin + WEFT_MILLISECOND);
     const weft_time first = interval.next;
     CHECK_EQ(weft_sleep(4 * WEFT_MILLISECOND), 0);
-    for (int i = 1; i <= 4; i++) { /* four have come: at once, each by itself */
+    for (int i = 1; i <= 4; i++) { /* four ticks are due: each wait returns one at once */
         CHECK_EQ(weft_interval_wait(&interval), 1);
         CHECK_EQ(interval.next, first + i * WEFT_MILLISECOND);
     }
@@ -443,12 +445,12 @@ static intptr_t tick(void *arg)
 }
 
 /* behaviour 55 */
-static void an_interval_makes_up_for_what_was_missed_as_it_is_told(void)
+static void interval_handles_missed_ticks_by_its_mode(void)
 {
-    run_under(EVERYWHERE, tick);
+    run_under(EVERYWHERE, check_intervals);
 }
 
-static intptr_t end_an_interval(void *arg)
+static intptr_t wait_for_interval(void *arg)
 {
     weft_interval interval;
     CHECK_EQ(weft_interval_init(&interval, HOUR, WEFT_MISSED_SKIP), 0);
@@ -465,14 +467,14 @@ static intptr_t cancel_an_interval(void *arg)
 {
     (void)arg;
     wf_atomic_u32 has_begun = {0};
-    weft_task *task = go(end_an_interval, &has_begun);
+    weft_task *task = go(wait_for_interval, &has_begun);
     wait_for(&has_begun, 1);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
     return 0;
 }
 
-static void an_interval_ends_with_its_task(void)
+static void interval_wait_ends_by_deadline_and_cancel(void)
 {
     run_under(EVERYWHERE, cancel_an_interval);
 }
@@ -482,7 +484,7 @@ static intptr_t nest_deadlines(void *arg)
     (void)arg;
     const weft_time outer = weft_in(HOUR);
     CHECK_EQ(weft_deadline_sooner(outer), WEFT_NEVER);
-    CHECK_EQ(weft_deadline_sooner(outer + 1), outer); /* it stays */
+    CHECK_EQ(weft_deadline_sooner(outer + 1), outer); /* the earlier one stays */
     CHECK_EQ(weft_deadline_sooner(outer - 1), outer);
     CHECK_EQ(weft_deadline(outer), outer - 1);
     CHECK_EQ(weft_deadline_sooner(weft_in(-1)), outer);
@@ -491,29 +493,29 @@ static intptr_t nest_deadlines(void *arg)
     return 0;
 }
 
-static void the_sooner_of_two_deadlines_holds(void)
+static void deadline_sooner_keeps_the_earlier_deadline(void)
 {
     run_under(EVERYWHERE, nest_deadlines);
-    CHECK_EQ(weft_deadline_sooner(1), WEFT_NEVER); /* a thread has none */
+    CHECK_EQ(weft_deadline_sooner(1), WEFT_NEVER); /* a thread has no deadline */
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_sleep_never_ends_early),
-    TAP_TEST(a_thread_may_sleep_too),
-    TAP_TEST(absurd_sleeps_have_an_answer),
-    TAP_TEST(a_sleeper_goes_on_where_it_was),
-    TAP_TEST(many_sleep_at_once),
-    TAP_TEST(timers_fire_while_all_are_busy),
-    TAP_TEST(a_worker_that_does_not_come_back_delays_no_timer),
-    TAP_TEST(alarms_are_watched_where_nobody_steals),
-    TAP_TEST(a_new_earliest_timer_wakes_who_sleeps_for_longer),
-    TAP_TEST(a_deadline_ends_a_wait),
-    TAP_TEST(a_deadline_is_no_deadlock),
-    TAP_TEST(the_sooner_of_two_deadlines_holds),
-    TAP_TEST(a_deadlock_after_sleeps_is_found),
-    TAP_TEST(closing_ends_all_sleeps),
-    TAP_TEST(a_forced_close_forgets_alarms),
-    TAP_TEST(an_interval_makes_up_for_what_was_missed_as_it_is_told),
-    TAP_TEST(an_interval_ends_with_its_task),
+    TAP_TEST(sleep_never_ends_early),
+    TAP_TEST(sleep_works_on_a_non_worker_thread),
+    TAP_TEST(sleep_handles_negative_and_past_times),
+    TAP_TEST(sleep_resumes_the_task_where_it_was),
+    TAP_TEST(sleep_works_in_500_tasks_at_once),
+    TAP_TEST(timer_fires_while_all_workers_are_busy),
+    TAP_TEST(timer_of_a_stuck_worker_fires_on_another),
+    TAP_TEST(timer_of_a_stuck_worker_fires_without_stealing),
+    TAP_TEST(timer_that_becomes_the_earliest_fires_in_time),
+    TAP_TEST(deadline_ends_a_wait),
+    TAP_TEST(deadlock_report_ignores_a_wait_with_a_deadline),
+    TAP_TEST(deadline_sooner_keeps_the_earlier_deadline),
+    TAP_TEST(deadlock_report_is_not_hidden_by_cleared_or_fired_timers),
+    TAP_TEST(runtime_close_ends_all_sleeps),
+    TAP_TEST(forced_close_removes_timers),
+    TAP_TEST(interval_handles_missed_ticks_by_its_mode),
+    TAP_TEST(interval_wait_ends_by_deadline_and_cancel),
 };
 TAP_MAIN(tests)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   while the world is stopped no task runs but the caller; who stops it has it alone; and
- *         everything goes on afterwards.
- * Method: tasks that count in plain memory, which may be read only while they stand still:
- *         ThreadSanitizer sees every reader that comes too early.
+ * Goal:   while the world is stopped, only the stopper runs; stops are exclusive; and all tasks
+ *         continue afterwards.
+ * Method: tasks that count in plain memory, which may be read only while they are stopped:
+ *         ThreadSanitizer sees every read that comes too early.
  */
-#include "aids.h"
-#include "sched_aids.h"
+#include "helpers.h"
+#include "sched_helpers.h"
 
 enum { RUNNERS = 4, PAUSES = 2 };
 
 struct world {
     weft_runtime *runtime;
     wf_atomic_u32 stop;
-    uint64_t counts[RUNNERS]; /* plain: each task its own; all of them for who stopped the world */
+    uint64_t counts[RUNNERS]; /* plain: written by its task, read by the stopper */
     struct runner {
         struct world *world;
         uint64_t *count;
@@ -55,8 +55,8 @@ static uint64_t sum(const struct world *world)
     return sum;
 }
 
-/* Gives way to whoever would still run; then all counts are what they were. */
-static uint64_t check_stands_still(const struct world *world)
+/* Yields the CPU to any task that still runs; then checks that the counts are unchanged. */
+static uint64_t check_stopped(const struct world *world)
 {
     const uint64_t before = sum(world);
     for (int i = 0; i < 10; i++) {
@@ -67,7 +67,7 @@ static uint64_t check_stands_still(const struct world *world)
 }
 
 /* Waits until every task made a step; the world must be running. */
-static void check_goes_on(struct world *world)
+static void check_running(struct world *world)
 {
     for (int i = 0; i < RUNNERS; i++) {
         const uint64_t runs = info_of(world->tasks[i]).runs;
@@ -84,19 +84,19 @@ static void stop_from_a_thread(weft_runtime *runtime, const struct setting *sett
     world_begin(&world, runtime);
     uint64_t last = 0;
     for (int i = 0; i < PAUSES; i++) {
-        check_goes_on(&world);
+        check_running(&world);
         CHECK_EQ(weft_stop_the_world(runtime), 0);
-        CHECK(check_stands_still(&world) > last);
+        CHECK(check_stopped(&world) > last);
         last = sum(&world);
         CHECK_EQ(weft_start_the_world(runtime), 0);
     }
-    check_goes_on(&world);
+    check_running(&world);
     world_end(&world);
     CHECK_EQ(stats_of(runtime).stops, PAUSES);
 }
 
 /* part of behaviour 66 */
-static void a_thread_stops_the_world_again_and_again(void)
+static void world_stop_from_a_thread_can_be_repeated(void)
 {
     open_under(EVERYWHERE, stop_from_a_thread);
 }
@@ -105,27 +105,27 @@ static intptr_t stop_as_a_task(void *arg)
 {
     struct world *world = arg;
     for (int i = 0; i < PAUSES; i++) {
-        check_goes_on(world);
+        check_running(world);
         CHECK_EQ(weft_stop_the_world(world->runtime), 0);
-        (void)check_stands_still(world);
+        (void)check_stopped(world);
         CHECK_EQ(weft_start_the_world(world->runtime), 0);
     }
     return 0;
 }
 
-static void let_a_task_stop(weft_runtime *runtime, const struct setting *setting)
+static void stop_in_task(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
     struct world world = {.runtime = NULL};
     world_begin(&world, runtime);
     CHECK_EQ(weft_await(go_into(runtime, stop_as_a_task, &world)), 0);
-    check_goes_on(&world);
+    check_running(&world);
     world_end(&world);
 }
 
-static void a_task_stops_the_world_and_goes_on_alone(void)
+static void world_stop_from_a_task_lets_only_that_task_run(void)
 {
-    open_under(EVERYWHERE, let_a_task_stop);
+    open_under(EVERYWHERE, stop_in_task);
 }
 
 static void stop_while_all_sleep(weft_runtime *runtime, const struct setting *setting)
@@ -135,7 +135,7 @@ static void stop_while_all_sleep(weft_runtime *runtime, const struct setting *se
     }
     wf_atomic_u32 ran = {0};
     CHECK_EQ(weft_stop_the_world(runtime), 0);
-    weft_task *task = go_into(runtime, count_up, &ran); /* may be spawned, not run */
+    weft_task *task = go_into(runtime, count_up, &ran); /* may be spawned, but does not run */
     for (int i = 0; i < 50; i++) {
         (void)sched_yield();
         CHECK_EQ(wf_load_acquire(&ran), 0);
@@ -145,45 +145,45 @@ static void stop_while_all_sleep(weft_runtime *runtime, const struct setting *se
 }
 
 /* behaviour 65 */
-static void workers_that_sleep_stand_still_already(void)
+static void world_stop_works_while_all_workers_are_parked(void)
 {
     open_under(EVERYWHERE, stop_while_all_sleep);
 }
 
-static void *start_what_another_stopped(void *arg)
+static void *start_foreign_stop(void *arg)
 {
     CHECK_EQ(weft_start_the_world(arg), -EPERM);
     return NULL;
 }
 
-static void nest(weft_runtime *runtime, const struct setting *setting)
+static void nest_stops(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
     struct world world = {.runtime = NULL};
     pthread_t thread;
-    CHECK_EQ(weft_start_the_world(runtime), -EPERM); /* nobody stopped it */
+    CHECK_EQ(weft_start_the_world(runtime), -EPERM); /* the world is not stopped */
     world_begin(&world, runtime);
-    check_goes_on(&world);
+    check_running(&world);
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft_stop_the_world(runtime), 0);
     }
-    (void)check_stands_still(&world);
-    CHECK_EQ(wf_thread_start(&thread, start_what_another_stopped, runtime, NULL), 0);
+    (void)check_stopped(&world);
+    CHECK_EQ(wf_thread_start(&thread, start_foreign_stop, runtime, NULL), 0);
     CHECK_EQ(wf_thread_join(thread), 0);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_start_the_world(runtime), 0);
-        (void)check_stands_still(&world);
+        (void)check_stopped(&world);
     }
     CHECK_EQ(weft_start_the_world(runtime), 0);
     CHECK_EQ(weft_start_the_world(runtime), -EPERM);
-    check_goes_on(&world);
+    check_running(&world);
     world_end(&world);
 }
 
 /* behaviour 66 */
-static void stops_nest_and_belong_to_who_asked(void)
+static void world_stop_nests_and_only_its_stopper_can_start(void)
 {
-    open_under(EVERYWHERE, nest);
+    open_under(EVERYWHERE, nest_stops);
 }
 
 struct pause {
@@ -193,7 +193,7 @@ struct pause {
     wf_atomic_u32 thread_id;
 };
 
-static intptr_t begin_and_hold(void *arg)
+static intptr_t begin_and_occupy(void *arg)
 {
     struct pause *pause = arg;
     raise_by_one(&pause->begun);
@@ -210,20 +210,20 @@ static void *stop_once(void *arg)
     return NULL;
 }
 
-/* One worker is held until the stopper sleeps: it waited at least from then to the release. */
-static void measure_a_stop(weft_runtime *runtime, const struct setting *setting)
+/* One worker is occupied until the stopper sleeps: it waits at least from then to the release. */
+static void measure_stop(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
     struct pause pause = {.runtime = runtime};
     pthread_t thread;
-    weft_task *task = go_into(runtime, begin_and_hold, &pause);
+    weft_task *task = go_into(runtime, begin_and_occupy, &pause);
     wait_for(&pause.begun, 1);
     const int64_t begin_ns = wf_clock_now();
     CHECK_EQ(wf_thread_start(&thread, stop_once, &pause, NULL), 0);
     wait_for(&pause.thread_id, 1);
     wait_until_asleep((int)wf_load_relaxed(&pause.thread_id));
     const int64_t asleep_ns = wf_clock_now();
-    CHECK_EQ(stats_of(runtime).stops, 0); /* not all stand still */
+    CHECK_EQ(stats_of(runtime).stops, 0); /* the world is not stopped yet */
     const int64_t open_ns = wf_clock_now();
     raise_by_one(&pause.open);
     CHECK_EQ(wf_thread_join(thread), 0);
@@ -236,62 +236,62 @@ static void measure_a_stop(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(stats.stop_ns_total, stats.stop_ns_max);
 }
 
-/* part of behaviour 66: how long it took can be read */
-static void the_time_until_all_stand_still_is_measured(void)
+/* part of behaviour 66: the time can be read */
+static void world_stop_time_is_measured(void)
 {
-    open_under(EVERYWHERE, measure_a_stop);
+    open_under(EVERYWHERE, measure_stop);
 }
 
 enum { STOPPERS = 3, STOPS = 20 };
 
-struct turns {
+struct exclusion {
     weft_runtime *runtime;
-    uint64_t plain; /* whoever stopped the world has it alone */
+    uint64_t plain; /* only the stopper accesses it */
 };
 
-static void take_turns(struct turns *turns)
+static void stop_and_count(struct exclusion *exclusion)
 {
     for (int i = 0; i < STOPS; i++) {
-        CHECK_EQ(weft_stop_the_world(turns->runtime), 0);
-        turns->plain++;
-        CHECK_EQ(weft_start_the_world(turns->runtime), 0);
+        CHECK_EQ(weft_stop_the_world(exclusion->runtime), 0);
+        exclusion->plain++;
+        CHECK_EQ(weft_start_the_world(exclusion->runtime), 0);
     }
 }
 
-static void *take_turns_as_thread(void *arg)
+static void *stop_and_count_in_thread(void *arg)
 {
-    take_turns(arg);
+    stop_and_count(arg);
     return NULL;
 }
 
-static intptr_t take_turns_as_task(void *arg)
+static intptr_t stop_and_count_in_task(void *arg)
 {
-    take_turns(arg);
+    stop_and_count(arg);
     return 0;
 }
 
-static void stop_in_turns(weft_runtime *runtime, const struct setting *setting)
+static void stop_from_all(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
-    struct turns turns = {.runtime = runtime};
+    struct exclusion exclusion = {.runtime = runtime};
     pthread_t threads[STOPPERS];
     weft_task *tasks[STOPPERS];
     for (int i = 0; i < STOPPERS; i++) {
-        CHECK_EQ(wf_thread_start(&threads[i], take_turns_as_thread, &turns, NULL), 0);
-        tasks[i] = go_into(runtime, take_turns_as_task, &turns);
+        CHECK_EQ(wf_thread_start(&threads[i], stop_and_count_in_thread, &exclusion, NULL), 0);
+        tasks[i] = go_into(runtime, stop_and_count_in_task, &exclusion);
     }
     for (int i = 0; i < STOPPERS; i++) {
         CHECK_EQ(wf_thread_join(threads[i]), 0);
     }
     CHECK_EQ(weft_await_all(tasks, STOPPERS, NULL), 0);
-    CHECK_EQ(turns.plain, 2 * STOPPERS * STOPS);
+    CHECK_EQ(exclusion.plain, 2 * STOPPERS * STOPS);
     CHECK_EQ(stats_of(runtime).stops, 2 * STOPPERS * STOPS);
     CHECK(stats_of(runtime).stop_ns_total >= stats_of(runtime).stop_ns_max);
 }
 
-static void tasks_and_threads_stop_the_world_in_turn(void)
+static void world_stop_is_exclusive_among_tasks_and_threads(void)
 {
-    open_under(EVERYWHERE, stop_in_turns);
+    open_under(EVERYWHERE, stop_from_all);
 }
 
 static intptr_t check_while_stopped(void *arg)
@@ -301,7 +301,7 @@ static intptr_t check_while_stopped(void *arg)
     world_begin(&world, weft_runtime_self());
     CHECK_EQ(weft_stop_the_world(world.runtime), 0);
     const uint64_t before = sum(&world);
-    for (int i = 0; i < 1000; i++) { /* more than a task may do before it has to yield */
+    for (int i = 0; i < 1000; i++) { /* more than the budget of a slice */
         CHECK_EQ(weft_check(), 0);
     }
     CHECK_EQ(sum(&world), before);
@@ -310,19 +310,19 @@ static intptr_t check_while_stopped(void *arg)
     return 0;
 }
 
-/* Nobody else may run: a check that gives way, unseen, to others would never come back. */
-static void who_stopped_the_world_does_not_yield_unasked(void)
+/* No other task may run: a check that yielded would never return. */
+static void world_stopper_does_not_yield_in_weft_check(void)
 {
     run_under(EVERYWHERE, check_while_stopped);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_thread_stops_the_world_again_and_again),
-    TAP_TEST_LIMIT(a_task_stops_the_world_and_goes_on_alone, 60), /* every worker has to come by */
-    TAP_TEST(workers_that_sleep_stand_still_already),
-    TAP_TEST(stops_nest_and_belong_to_who_asked),
-    TAP_TEST(the_time_until_all_stand_still_is_measured),
-    TAP_TEST(tasks_and_threads_stop_the_world_in_turn),
-    TAP_TEST(who_stopped_the_world_does_not_yield_unasked),
+    TAP_TEST(world_stop_from_a_thread_can_be_repeated),
+    TAP_TEST_LIMIT(world_stop_from_a_task_lets_only_that_task_run, 60), /* waits for all workers */
+    TAP_TEST(world_stop_works_while_all_workers_are_parked),
+    TAP_TEST(world_stop_nests_and_only_its_stopper_can_start),
+    TAP_TEST(world_stop_time_is_measured),
+    TAP_TEST(world_stop_is_exclusive_among_tasks_and_threads),
+    TAP_TEST(world_stopper_does_not_yield_in_weft_check),
 };
 TAP_MAIN(tests)

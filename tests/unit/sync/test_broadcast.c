@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   every subscriber receives every item in order, or learns how many it has missed; nobody
- *         waits for those who lag; close, cancel, deadline and force end the waits.
- * Method: one thread that knows what every subscriber must see; then senders and subscribers at the
- *         same time, where what was received and what was missed must add up.
+ * Goal:   every subscriber receives every item in order, or learns how many it has missed; no
+ *         sender waits for slow subscribers; close, cancel, deadline and forced close end the
+ *         waits.
+ * Method: one thread that knows what every subscriber must see; then concurrent senders and
+ *         subscribers, where received and missed items must add up.
  */
-#include "chan_aids.h"
-#include "fault_aids.h"
+#include "chan_helpers.h"
+#include "fault_helpers.h"
 
 static weft_broadcast *broadcast_of(size_t capacity)
 {
@@ -20,7 +21,7 @@ static void publish(weft_broadcast *broadcast, int item)
     CHECK_EQ(weft_broadcast_send(broadcast, &item), 0);
 }
 
-static void bad_arguments_are_refused(void)
+static void broadcast_refuses_bad_arguments(void)
 {
     weft_broadcast *broadcast = NULL;
     weft_subscription subscription = {.broadcast = NULL};
@@ -46,14 +47,14 @@ static void bad_arguments_are_refused(void)
     CHECK_EQ(weft_subscribe(&subscription, broadcast), 0);
     CHECK_EQ(weft_broadcast_recv(&subscription, NULL), -EINVAL);
     weft_unsubscribe(&subscription);
-    weft_unsubscribe(&subscription); /* it is over */
+    weft_unsubscribe(&subscription); /* it is unsubscribed already */
     weft_unsubscribe(NULL);
     CHECK_EQ(weft_broadcast_close(NULL), -EINVAL);
     weft_broadcast_drop(NULL);
     weft_broadcast_drop(broadcast);
 }
 
-static void everybody_receives_everything(void)
+static void broadcast_every_subscriber_receives_every_item(void)
 {
     weft_broadcast *broadcast = broadcast_of(5);
     weft_subscription early;
@@ -62,7 +63,7 @@ static void everybody_receives_everything(void)
     CHECK_EQ(weft_subscribe(&early, broadcast), 0);
     CHECK_EQ(weft_broadcast_try_recv(&early, &item), -EAGAIN);
     publish(broadcast, 0);
-    CHECK_EQ(weft_subscribe(&late, broadcast), 0); /* from the next on */
+    CHECK_EQ(weft_subscribe(&late, broadcast), 0); /* receives from the next item */
     for (int n = 1; n < 5; n++) {
         publish(broadcast, n);
     }
@@ -79,7 +80,7 @@ static void everybody_receives_everything(void)
     CHECK_EQ(weft_broadcast_try_recv(&late, &item), -EAGAIN);
     CHECK_EQ(weft_broadcast_close(broadcast), 0);
     CHECK_EQ(weft_broadcast_close(broadcast), -EPIPE);
-    weft_broadcast_drop(broadcast); /* subscriptions have handles of their own */
+    weft_broadcast_drop(broadcast); /* each subscription has its own reference */
     CHECK_EQ(weft_broadcast_recv(&early, &item), -EPIPE);
     CHECK_EQ(weft_broadcast_try_recv(&late, &item), -EPIPE);
     CHECK_EQ(weft_broadcast_send(early.broadcast, &item), -EPIPE);
@@ -87,9 +88,10 @@ static void everybody_receives_everything(void)
     weft_unsubscribe(&late);
 }
 
-static void who_lags_behind_is_told_how_far(void)
+static void broadcast_slow_subscriber_learns_how_many_it_missed(void)
 {
-    for (int capacity = 1; capacity < 20; capacity++) { /* also what is no power of two */
+    /* also capacities that are not powers of two */
+    for (int capacity = 1; capacity < 20; capacity++) {
         for (int missed = 0; missed < 40; missed++) {
             weft_broadcast *broadcast = broadcast_of((size_t)capacity);
             weft_subscription subscription;
@@ -100,7 +102,7 @@ static void who_lags_behind_is_told_how_far(void)
             }
             CHECK_EQ(weft_broadcast_length(&subscription), capacity);
             CHECK_EQ(weft_broadcast_close(broadcast),
-                     0); /* what is kept is received all the same */
+                     0); /* the items that are still kept are received */
             CHECK_EQ(weft_broadcast_recv(&subscription, &item), missed);
             CHECK_EQ(item, missed);
             CHECK_EQ(subscription.lost, missed);
@@ -115,7 +117,7 @@ static void who_lags_behind_is_told_how_far(void)
     }
 }
 
-static void without_memory_nothing_is_left(void)
+static void broadcast_open_without_memory_leaves_nothing_behind(void)
 {
     struct faults faults = {0};
     while (faults_next(&faults)) {
@@ -132,7 +134,7 @@ static void without_memory_nothing_is_left(void)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-enum { CROWD = 50 }; /* more than are woken at once */
+enum { MANY_TASKS = 50 }; /* more than one wake-up batch */
 
 struct page {
     int text; /* plain: written before it is sent */
@@ -140,11 +142,11 @@ struct page {
 
 struct reader {
     weft_subscription subscription;
-    const struct page *first; /* of the pages that are sent */
+    const struct page *first; /* the first of the pages that are sent */
     uint64_t seen;
 };
 
-/* Until it is closed; each must be behind the one before. */
+/* Receives until the close; each page must follow the one before. */
 static intptr_t read_all(void *arg)
 {
     struct reader *reader = arg;
@@ -167,21 +169,21 @@ static void *read_in_thread(void *arg)
     return NULL;
 }
 
-static intptr_t send_to_a_crowd(void *arg)
+static intptr_t send_to_many(void *arg)
 {
     (void)arg;
     enum { PAGES = 200 };
     struct page pages[PAGES];
-    struct reader readers[CROWD];
-    weft_task *tasks[CROWD];
+    struct reader readers[MANY_TASKS];
+    weft_task *tasks[MANY_TASKS];
     weft_broadcast *broadcast = NULL;
     CHECK_EQ(weft_broadcast_open(&broadcast, sizeof(struct page *), 16), 0);
-    for (int i = 0; i < CROWD; i++) {
+    for (int i = 0; i < MANY_TASKS; i++) {
         readers[i] = (struct reader){.first = pages};
         CHECK_EQ(weft_subscribe(&readers[i].subscription, broadcast), 0);
         tasks[i] = go(read_all, &readers[i]);
     }
-    for (int i = 0; i < CROWD; i++) {
+    for (int i = 0; i < MANY_TASKS; i++) {
         wait_for_state(tasks[i], WEFT_BLOCKED);
         CHECK_EQ(info_of(tasks[i]).wait, WEFT_WAIT_RECEIVE);
     }
@@ -191,19 +193,19 @@ static intptr_t send_to_a_crowd(void *arg)
         CHECK_EQ(weft_broadcast_send(broadcast, &page), 0);
     }
     CHECK_EQ(weft_broadcast_close(broadcast), 0);
-    CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
-    for (int i = 0; i < CROWD; i++) {
+    CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
+    for (int i = 0; i < MANY_TASKS; i++) {
         CHECK_EQ(readers[i].seen + readers[i].subscription.lost, PAGES);
-        CHECK(readers[i].seen >= 16); /* the last ones are kept for everybody */
+        CHECK(readers[i].seen >= 16); /* the last items are kept for every subscriber */
         weft_unsubscribe(&readers[i].subscription);
     }
     weft_broadcast_drop(broadcast);
     return 0;
 }
 
-static void what_is_received_and_what_is_missed_add_up(void)
+static void broadcast_received_and_missed_items_add_up(void)
 {
-    run_under(EVERYWHERE, send_to_a_crowd);
+    run_under(EVERYWHERE, send_to_many);
 }
 
 static void read_outside(weft_runtime *runtime, const struct setting *setting)
@@ -236,7 +238,7 @@ static void read_outside(weft_runtime *runtime, const struct setting *setting)
     weft_broadcast_drop(broadcast);
 }
 
-static void threads_send_and_receive_too(void)
+static void broadcast_threads_send_and_receive(void)
 {
     open_under(EVERYWHERE, read_outside);
 }
@@ -262,14 +264,14 @@ static intptr_t end_the_waits(void *arg)
     CHECK_EQ(receive_one(&subscription), -ETIMEDOUT);
     CHECK_EQ(receive_one(&subscription), -ETIMEDOUT);
     publish(broadcast, 6);
-    CHECK_EQ(receive_one(&subscription), 6); /* it need not wait */
+    CHECK_EQ(receive_one(&subscription), 6); /* returns at once */
     weft_deadline(WEFT_NEVER);
     weft_unsubscribe(&subscription);
     weft_broadcast_drop(broadcast);
     return 0;
 }
 
-static void cancel_and_deadline_end_a_wait(void)
+static void broadcast_recv_ends_by_cancel_and_deadline(void)
 {
     run_under(EVERYWHERE, end_the_waits);
 }
@@ -278,10 +280,10 @@ static intptr_t receive_shielded(void *arg)
 {
     CHECK_EQ(weft_shield(1), 0);
     (void)receive_one(arg);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
-static void who_is_ended_by_force_leaves_it(void)
+static void broadcast_forced_close_removes_a_waiting_subscriber(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
@@ -293,7 +295,7 @@ static void who_is_ended_by_force_leaves_it(void)
         wait_for_state(task, WEFT_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
-        publish(broadcast, 4); /* to nobody who waits */
+        publish(broadcast, 4); /* no subscriber waits */
         CHECK_EQ(receive_one(&subscription), 4);
         weft_unsubscribe(&subscription);
         weft_broadcast_drop(broadcast);
@@ -301,13 +303,13 @@ static void who_is_ended_by_force_leaves_it(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(bad_arguments_are_refused),
-    TAP_TEST(everybody_receives_everything),
-    TAP_TEST(who_lags_behind_is_told_how_far),
-    TAP_TEST(without_memory_nothing_is_left),
-    TAP_TEST(what_is_received_and_what_is_missed_add_up),
-    TAP_TEST(threads_send_and_receive_too),
-    TAP_TEST(cancel_and_deadline_end_a_wait),
-    TAP_TEST(who_is_ended_by_force_leaves_it),
+    TAP_TEST(broadcast_refuses_bad_arguments),
+    TAP_TEST(broadcast_every_subscriber_receives_every_item),
+    TAP_TEST(broadcast_slow_subscriber_learns_how_many_it_missed),
+    TAP_TEST(broadcast_open_without_memory_leaves_nothing_behind),
+    TAP_TEST(broadcast_received_and_missed_items_add_up),
+    TAP_TEST(broadcast_threads_send_and_receive),
+    TAP_TEST(broadcast_recv_ends_by_cancel_and_deadline),
+    TAP_TEST(broadcast_forced_close_removes_a_waiting_subscriber),
 };
 TAP_MAIN(tests)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a channel hands every item over once, in order, to whoever waits longest; it has room for
- *         what it says; a close is seen by everybody; a wait ends by cancel, deadline or force
- *         without an item being lost or doubled; bad arguments have an answer.
- * Method: scenes in which tasks are known to wait, under every setting; crowds are in
- *         test_chan_crowds.c.
+ * Goal:   a channel delivers every item once, in order, to the receiver that has waited longest; it
+ *         holds exactly its capacity; every waiter sees a close; a wait ends by cancel, deadline or
+ *         forced close without losing or doubling an item; bad arguments are refused.
+ * Method: scenes in which tasks are known to wait, under every setting; test_chan_many.c has many
+ *         senders and receivers.
  */
 #include <string.h>
 
-#include "chan_aids.h"
-#include "fault_aids.h"
+#include "chan_helpers.h"
+#include "fault_helpers.h"
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static void bad_arguments_are_refused(void)
+static void chan_refuses_bad_arguments(void)
 {
     weft_chan *chan = NULL;
     int item = 0;
@@ -44,7 +44,7 @@ static void bad_arguments_are_refused(void)
 
 /* ---- without a runtime ----------------------------------------------------------------------- */
 
-static void it_holds_as_many_as_it_says(void)
+static void chan_holds_exactly_its_capacity(void)
 {
     const size_t capacities[] = {1, 2, 3, 128};
     for (size_t i = 0; i < sizeof(capacities) / sizeof(capacities[0]); i++) {
@@ -52,7 +52,7 @@ static void it_holds_as_many_as_it_says(void)
         weft_chan *chan = int_chan(capacities[i]);
         int item = -1;
         CHECK_EQ(weft_chan_capacity(chan), capacities[i]);
-        for (int round = 0; round < 3; round++) { /* the ring turns */
+        for (int round = 0; round < 3; round++) { /* the ring wraps */
             for (int n = 0; n < capacity; n++) {
                 CHECK_EQ(weft_try_send(chan, &n), 0);
                 CHECK_EQ(weft_chan_length(chan), n + 1);
@@ -70,7 +70,7 @@ static void it_holds_as_many_as_it_says(void)
     }
 }
 
-static void without_room_nobody_sends_alone(void)
+static void chan_of_capacity_zero_needs_a_receiver(void)
 {
     weft_chan *chan = int_chan(0);
     int item = 3;
@@ -82,7 +82,7 @@ static void without_room_nobody_sends_alone(void)
     weft_chan_drop(chan);
 }
 
-static void an_unbounded_one_grows(void)
+static void chan_unbounded_grows(void)
 {
     enum { COUNT = 100 * 1000 };
     weft_chan *chan = int_chan(WEFT_UNBOUNDED);
@@ -94,7 +94,7 @@ static void an_unbounded_one_grows(void)
         } else {
             CHECK_EQ(weft_try_send(chan, &n), 0);
         }
-        if (n % 3 == 0) { /* so that the oldest is somewhere in the middle when it grows */
+        if (n % 3 == 0) { /* so that the oldest item is in the middle of the ring when it grows */
             CHECK_EQ(recv_int(chan), next++);
         }
     }
@@ -105,7 +105,7 @@ static void an_unbounded_one_grows(void)
     weft_chan_drop(chan);
 }
 
-static void items_of_any_size_arrive_whole(void)
+static void chan_delivers_items_of_any_size(void)
 {
     const size_t sizes[] = {1, 2, 3, 4, 7, 8, 9, 16, 24, 63, 64, 65, 1000, WEFT_ITEM_SIZE_MAX};
     static unsigned char out[2 * WEFT_ITEM_SIZE_MAX];
@@ -114,7 +114,7 @@ static void items_of_any_size_arrive_whole(void)
     for (size_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
         const size_t size = sizes[i / 2];
         weft_chan *chan = chan_of(size, capacities[i % 2]);
-        for (size_t offset = 0; offset < 3; offset++) { /* not aligned either */
+        for (size_t offset = 0; offset < 3; offset++) { /* also unaligned */
             memset(out, 0, sizeof(out));
             memset(in, 0xee, sizeof(in));
             for (size_t byte = 0; byte < size; byte++) {
@@ -129,8 +129,8 @@ static void items_of_any_size_arrive_whole(void)
     }
 }
 
-/* behaviour 52: sending into a closed one is an error */
-static void a_closed_one_is_drained(void)
+/* behaviour 52: a send into a closed channel fails */
+static void chan_closed_can_be_drained(void)
 {
     const size_t capacities[] = {0, 3, WEFT_UNBOUNDED};
     for (size_t i = 0; i < 3; i++) {
@@ -157,7 +157,7 @@ static void a_closed_one_is_drained(void)
     }
 }
 
-static void the_last_handle_ends_it(void)
+static void chan_drop_of_last_handle_frees_it(void)
 {
     weft_chan *chan = int_chan(WEFT_UNBOUNDED);
     weft_chan *other = weft_chan_ref(chan);
@@ -174,7 +174,7 @@ static void the_last_handle_ends_it(void)
     CHECK_EQ(after.freed - before.freed, 2);
 }
 
-/* As many as it takes; gives their number, and the answer to the last. */
+/* Sends until the first failure; returns the number of sent items, and the last result. */
 static int send_some(weft_chan *chan, int *rc)
 {
     int count = 0;
@@ -185,7 +185,7 @@ static int send_some(weft_chan *chan, int *rc)
     return count;
 }
 
-static void without_memory_nothing_is_half_done(void)
+static void chan_without_memory_leaves_no_partial_state(void)
 {
     struct faults faults = {0};
     while (faults_next(&faults)) {
@@ -201,7 +201,7 @@ static void without_memory_nothing_is_half_done(void)
         CHECK(rc_send == 0 || rc_send == -ENOMEM);
         CHECK((rc == 0) == (bounded != NULL) && (rc_open == 0) == (chan != NULL));
         faults.refused += rc != 0 || rc_send != 0 ? 1 : 0;
-        if (chan != NULL) { /* what was sent is there, and it goes on */
+        if (chan != NULL) { /* the sent items are there, and the channel continues to work */
             send_int(chan, sent);
             for (int n = 0; n <= sent; n++) {
                 CHECK_EQ(recv_int(chan), n);
@@ -213,11 +213,11 @@ static void without_memory_nothing_is_half_done(void)
     CHECK(faults.refused >= 5);
 }
 
-/* ---- who waits, and in which order ----------------------------------------------------------- */
+/* ---- order of waiters ------------------------------------------------------------------------ */
 
-enum { CROWD = 9 };
+enum { MANY_TASKS = 9 };
 
-struct place {
+struct waiter {
     weft_chan *chan;
     int number;
     int got; /* plain: written by the task, read after its end */
@@ -225,22 +225,22 @@ struct place {
 
 static intptr_t receive_one(void *arg)
 {
-    struct place *place = arg;
-    return weft_recv(place->chan, &place->got);
+    struct waiter *waiter = arg;
+    return weft_recv(waiter->chan, &waiter->got);
 }
 
 static intptr_t send_one(void *arg)
 {
-    struct place *place = arg;
-    return weft_send(place->chan, &place->number);
+    struct waiter *waiter = arg;
+    return weft_send(waiter->chan, &waiter->number);
 }
 
-/* Each waits before the next one comes. */
-static void line_up(weft_chan *chan, weft_fn fn, struct place *places, weft_task **tasks)
+/* Each task waits before the next one starts. */
+static void start_waiters(weft_chan *chan, weft_fn fn, struct waiter *waiters, weft_task **tasks)
 {
-    for (int i = 0; i < CROWD; i++) {
-        places[i] = (struct place){.chan = chan, .number = i, .got = -1};
-        tasks[i] = go(fn, &places[i]);
+    for (int i = 0; i < MANY_TASKS; i++) {
+        waiters[i] = (struct waiter){.chan = chan, .number = i, .got = -1};
+        tasks[i] = go(fn, &waiters[i]);
         wait_until_waiting(chan, (unsigned)i + 1);
     }
 }
@@ -249,23 +249,24 @@ static intptr_t serve_receivers_in_order(void *arg)
 {
     (void)arg;
     const size_t capacities[] = {0, 1, 20, WEFT_UNBOUNDED};
-    struct place places[CROWD];
-    weft_task *tasks[CROWD];
+    struct waiter waiters[MANY_TASKS];
+    weft_task *tasks[MANY_TASKS];
     for (size_t i = 0; i < 4; i++) {
         weft_chan *chan = int_chan(capacities[i]);
-        line_up(chan, receive_one, places, tasks);
-        for (int n = 0; n < CROWD; n++) {
+        start_waiters(chan, receive_one, waiters, tasks);
+        for (int n = 0; n < MANY_TASKS; n++) {
             if (n % 2 == 0) {
                 send_int(chan, n);
             } else {
                 CHECK_EQ(weft_try_send(chan, &n), 0);
             }
-            CHECK_EQ(waiting_in(chan), CROWD - n - 1); /* handed over, not put down */
+            CHECK_EQ(waiting_in(chan),
+                     MANY_TASKS - n - 1); /* the item goes directly to the receiver */
             CHECK_EQ(weft_chan_length(chan), 0);
         }
-        CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
-        for (int n = 0; n < CROWD; n++) {
-            CHECK_EQ(places[n].got, n);
+        CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
+        for (int n = 0; n < MANY_TASKS; n++) {
+            CHECK_EQ(waiters[n].got, n);
         }
         weft_chan_drop(chan);
     }
@@ -276,46 +277,46 @@ static intptr_t serve_senders_in_order(void *arg)
 {
     (void)arg;
     const size_t capacities[] = {0, 1, 4};
-    struct place places[CROWD];
-    weft_task *tasks[CROWD];
+    struct waiter waiters[MANY_TASKS];
+    weft_task *tasks[MANY_TASKS];
     for (size_t i = 0; i < 3; i++) {
         const int capacity = (int)capacities[i];
         weft_chan *chan = int_chan(capacities[i]);
         for (int n = -capacity; n < 0; n++) {
             send_int(chan, n);
         }
-        line_up(chan, send_one, places, tasks);
-        for (int n = -capacity; n < CROWD; n++) {
+        start_waiters(chan, send_one, waiters, tasks);
+        for (int n = -capacity; n < MANY_TASKS; n++) {
             int item = -99;
-            CHECK_EQ(weft_chan_length(chan), n + capacity < CROWD ? capacity : CROWD - n);
+            CHECK_EQ(weft_chan_length(chan), n + capacity < MANY_TASKS ? capacity : MANY_TASKS - n);
             CHECK_EQ(n % 2 == 0 ? weft_recv(chan, &item) : weft_try_recv(chan, &item), 0);
             CHECK_EQ(item, n);
         }
-        CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
+        CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
         weft_chan_drop(chan);
     }
     return 0;
 }
 
 /* behaviour 52; S1.29: pairs in order of arrival */
-static void who_came_first_is_served_first(void)
+static void chan_serves_waiters_in_order(void)
 {
     run_under(EVERYWHERE, serve_receivers_in_order);
     run_under(EVERYWHERE, serve_senders_in_order);
 }
 
-static intptr_t look_at_who_waits(void *arg)
+static intptr_t check_wait_info(void *arg)
 {
     (void)arg;
     weft_chan *chan = int_chan(0);
-    struct place place = {.chan = chan, .number = 7};
-    weft_task *task = go(receive_one, &place);
+    struct waiter waiter = {.chan = chan, .number = 7};
+    weft_task *task = go(receive_one, &waiter);
     wait_for_state(task, WEFT_BLOCKED);
     CHECK_EQ(info_of(task).wait, WEFT_WAIT_RECEIVE);
     CHECK(info_of(task).wait_object == chan);
     send_int(chan, 1);
     CHECK_EQ(weft_await(task), 0);
-    task = go(send_one, &place);
+    task = go(send_one, &waiter);
     wait_for_state(task, WEFT_BLOCKED);
     CHECK_EQ(info_of(task).wait, WEFT_WAIT_SEND);
     CHECK(info_of(task).wait_object == chan);
@@ -326,9 +327,9 @@ static intptr_t look_at_who_waits(void *arg)
 }
 
 /* S0.31, S1.18 */
-static void who_waits_is_seen_and_woken(void)
+static void chan_waiting_task_reports_its_wait_and_is_woken(void)
 {
-    run_under(EVERYWHERE, look_at_who_waits);
+    run_under(EVERYWHERE, check_wait_info);
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
@@ -336,8 +337,8 @@ static void who_waits_is_seen_and_woken(void)
 static intptr_t close_on_waiters(void *arg)
 {
     (void)arg;
-    enum { MANY = 100 }; /* more than are woken at once */
-    static struct place places[MANY];
+    enum { MANY = 100 }; /* more than one wake-up batch */
+    static struct waiter waiters[MANY];
     weft_task *tasks[MANY];
     for (int is_send = 0; is_send < 2; is_send++) {
         weft_chan *chan = int_chan(is_send ? 1 : 3);
@@ -345,14 +346,14 @@ static intptr_t close_on_waiters(void *arg)
             send_int(chan, 5);
         }
         for (int i = 0; i < MANY; i++) {
-            places[i] = (struct place){.chan = chan, .got = -1};
-            tasks[i] = go(is_send ? send_one : receive_one, &places[i]);
+            waiters[i] = (struct waiter){.chan = chan, .got = -1};
+            tasks[i] = go(is_send ? send_one : receive_one, &waiters[i]);
         }
         wait_until_waiting(chan, MANY);
         CHECK_EQ(weft_chan_close(chan), 0);
         for (int i = 0; i < MANY; i++) {
             CHECK_EQ(weft_await(tasks[i]), -EPIPE);
-            CHECK_EQ(places[i].got, -1);
+            CHECK_EQ(waiters[i].got, -1);
         }
         CHECK_EQ(weft_chan_length(chan), is_send);
         weft_chan_drop(chan);
@@ -361,35 +362,35 @@ static intptr_t close_on_waiters(void *arg)
 }
 
 /* behaviour 52 */
-static void a_close_wakes_everybody(void)
+static void chan_close_wakes_all_waiters(void)
 {
     run_under(EVERYWHERE, close_on_waiters);
 }
 
 /* ---- cancel and deadline --------------------------------------------------------------------- */
 
-static intptr_t cancel_those_who_wait(void *arg)
+static intptr_t cancel_waiters(void *arg)
 {
     (void)arg;
-    struct place places[CROWD];
-    weft_task *tasks[CROWD];
+    struct waiter waiters[MANY_TASKS];
+    weft_task *tasks[MANY_TASKS];
     for (int is_send = 0; is_send < 2; is_send++) {
         weft_chan *chan = int_chan(0);
-        line_up(chan, is_send ? send_one : receive_one, places, tasks);
-        for (int i = 0; i < CROWD; i += 2) { /* the first, the last and some between them */
+        start_waiters(chan, is_send ? send_one : receive_one, waiters, tasks);
+        for (int i = 0; i < MANY_TASKS; i += 2) { /* the first, the last and some in between */
             CHECK_EQ(weft_cancel(tasks[i]), 0);
             CHECK_EQ(weft_await(tasks[i]), -ECANCELED);
-            CHECK_EQ(places[i].got, -1);
+            CHECK_EQ(waiters[i].got, -1);
         }
-        CHECK_EQ(waiting_in(chan), CROWD / 2);
-        for (int i = 1; i < CROWD; i += 2) { /* in order still */
+        CHECK_EQ(waiting_in(chan), MANY_TASKS / 2);
+        for (int i = 1; i < MANY_TASKS; i += 2) { /* still in order */
             if (is_send) {
                 CHECK_EQ(recv_int(chan), i);
             } else {
                 send_int(chan, i);
             }
             CHECK_EQ(weft_await(tasks[i]), 0);
-            CHECK_EQ(places[i].got, is_send ? -1 : i);
+            CHECK_EQ(waiters[i].got, is_send ? -1 : i);
         }
         weft_chan_drop(chan);
     }
@@ -397,9 +398,9 @@ static intptr_t cancel_those_who_wait(void *arg)
 }
 
 /* behaviour 32, for channels */
-static void a_cancel_ends_a_wait(void)
+static void chan_cancel_ends_a_wait(void)
 {
-    run_under(EVERYWHERE, cancel_those_who_wait);
+    run_under(EVERYWHERE, cancel_waiters);
 }
 
 static intptr_t run_out_of_time(void *arg)
@@ -412,7 +413,7 @@ static intptr_t run_out_of_time(void *arg)
     CHECK_EQ(weft_now() >= weft_deadline(WEFT_NEVER), 1);
     weft_deadline(weft_now() - 1);
     CHECK_EQ(weft_recv(chan, &item), -ETIMEDOUT);
-    CHECK_EQ(weft_send(chan, &item), 0); /* does not have to wait */
+    CHECK_EQ(weft_send(chan, &item), 0); /* returns at once */
     CHECK_EQ(weft_send(chan, &item), -ETIMEDOUT);
     CHECK_EQ(weft_recv(chan, &item), 0);
     CHECK_EQ(weft_send(chan, &item), 0);
@@ -425,7 +426,7 @@ static intptr_t run_out_of_time(void *arg)
     return 0;
 }
 
-static void a_deadline_ends_a_wait(void)
+static void chan_deadline_ends_a_wait(void)
 {
     run_under(EVERYWHERE, run_out_of_time);
 }
@@ -457,20 +458,20 @@ static intptr_t cancel_before_it_waits(void *arg)
     return 0;
 }
 
-static void who_was_cancelled_does_not_wait(void)
+static void chan_cancelled_task_does_not_wait(void)
 {
     run_under(EVERYWHERE, cancel_before_it_waits);
 }
 
-/* The cancel and the item come at the same time: the task has one of them. */
+/* The cancel and the item come at the same time: the task gets exactly one of the two. */
 static intptr_t race_cancel_and_item(void *arg)
 {
     const struct setting *setting = arg;
     const int rounds = setting->workers > 1 ? 300 : 20;
     weft_chan *chan = int_chan(1);
     for (int i = 0; i < rounds; i++) {
-        struct place place = {.chan = chan, .got = -1};
-        weft_task *task = go(receive_one, &place);
+        struct waiter waiter = {.chan = chan, .got = -1};
+        weft_task *task = go(receive_one, &waiter);
         if (i % 2 == 0) {
             wait_until_waiting(chan, 1);
         }
@@ -478,47 +479,47 @@ static intptr_t race_cancel_and_item(void *arg)
         CHECK_EQ(weft_cancel(task), 0);
         const intptr_t rc = weft_await(task);
         CHECK(rc == 0 || rc == -ECANCELED);
-        CHECK_EQ(rc == 0 ? place.got : recv_int(chan), i);
+        CHECK_EQ(rc == 0 ? waiter.got : recv_int(chan), i);
     }
     weft_chan_drop(chan);
     return 0;
 }
 
-static void an_item_that_meets_a_cancel_is_not_lost(void)
+static void chan_item_racing_a_cancel_is_not_lost(void)
 {
     run_under(EVERYWHERE, race_cancel_and_item);
 }
 
-/* ---- by force -------------------------------------------------------------------------------- */
+/* ---- forced close ---------------------------------------------------------------------------- */
 
 static intptr_t receive_shielded(void *arg)
 {
-    struct place *place = arg;
+    struct waiter *waiter = arg;
     CHECK_EQ(weft_shield(1), 0);
-    (void)weft_recv(place->chan, &place->got);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    (void)weft_recv(waiter->chan, &waiter->got);
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
 static intptr_t send_shielded(void *arg)
 {
-    struct place *place = arg;
+    struct waiter *waiter = arg;
     CHECK_EQ(weft_shield(1), 0);
-    (void)weft_send(place->chan, &place->number);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    (void)weft_send(waiter->chan, &waiter->number);
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
-/* The runtime is gone, the channel is not: nobody waits in it any more. */
-static void who_is_ended_by_force_leaves_the_channel(void)
+/* The runtime is freed, the channel is not: no task waits in the channel. */
+static void chan_forced_close_removes_waiters(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
         weft_chan *in = int_chan(0);
         weft_chan *out = int_chan(0);
-        struct place places[2] = {{.chan = in}, {.chan = out}};
+        struct waiter waiters[2] = {{.chan = in}, {.chan = out}};
         int item = 0;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
-        weft_task *receiver = go_into(runtime, receive_shielded, &places[0]);
-        weft_task *sender = go_into(runtime, send_shielded, &places[1]);
+        weft_task *receiver = go_into(runtime, receive_shielded, &waiters[0]);
+        weft_task *sender = go_into(runtime, send_shielded, &waiters[1]);
         wait_until_waiting(in, 1);
         wait_until_waiting(out, 1);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
@@ -537,7 +538,7 @@ struct hog {
     wf_atomic_u32 is_over;
 };
 
-static intptr_t keep_the_worker(void *arg)
+static intptr_t occupy_until_over(void *arg)
 {
     struct hog *hog = arg;
     raise_by_one(&hog->is_running);
@@ -553,40 +554,40 @@ static void *close_by_force(void *runtime)
 
 static intptr_t receive_and_stay(void *arg)
 {
-    struct place *place = arg;
+    struct waiter *waiter = arg;
     CHECK_EQ(weft_shield(1), 0);
-    (void)weft_recv(place->chan, &place->got);
+    (void)weft_recv(waiter->chan, &waiter->got);
     (void)weft_sleep_until(WEFT_NEVER);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
-/* Items that were handed to tasks while their runtime closed: some of them may still have taken
- * theirs; those of the others came back. */
-static void what_was_handed_to_one_who_is_gone_comes_back(void)
+/* Items were granted to tasks while their runtime closed: some tasks may still have taken theirs;
+ * the items of the other tasks are back in the channel. */
+static void chan_forced_close_returns_granted_items(void)
 {
-    enum { HANDED = 20 }; /* more than the ring has room for */
+    enum { HANDED = 20 }; /* more than the ring's capacity */
     for (struct tour tour = {.which = ON_ONE_WORKER}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
         weft_chan *chan = int_chan(1);
         struct hog hog = {{0}, {0}};
-        struct place places[HANDED];
+        struct waiter waiters[HANDED];
         weft_task *tasks[HANDED];
         pthread_t closer;
         int seen = 0;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         for (int i = 0; i < HANDED; i++) {
-            places[i] = (struct place){.chan = chan};
-            tasks[i] = go_into(runtime, receive_and_stay, &places[i]);
+            waiters[i] = (struct waiter){.chan = chan};
+            tasks[i] = go_into(runtime, receive_and_stay, &waiters[i]);
         }
         wait_until_waiting(chan, HANDED);
-        weft_task *keeper = go_into(runtime, keep_the_worker, &hog);
+        weft_task *keeper = go_into(runtime, occupy_until_over, &hog);
         wait_for(&hog.is_running, 1);
         CHECK_EQ(wf_thread_start(&closer, close_by_force, runtime, NULL), 0);
         while (weft_runtime_spawn(runtime, NULL, echo, NULL, NULL) != -ESHUTDOWN) {
-            (void)sched_yield(); /* until it closes */
+            (void)sched_yield(); /* until the runtime closes */
         }
         for (int i = 0; i <= HANDED; i++) {
-            send_int(chan, i); /* the last one finds nobody */
+            send_int(chan, i); /* the last item finds no waiting receiver */
         }
         CHECK_EQ(weft_chan_length(chan), 1);
         raise_by_one(&hog.is_over);
@@ -604,12 +605,12 @@ static void what_was_handed_to_one_who_is_gone_comes_back(void)
     }
 }
 
-/* ---- the three phases ------------------------------------------------------------------------ */
+/* ---- begin, poll, abandon -------------------------------------------------------------------- */
 
-/* As a future does it: the wait is begun, looked at, and given up. */
-static void a_wait_that_is_given_up_gives_its_item_back(void)
+/* As a future does it: the wait is begun, polled, and abandoned. */
+static void chan_abandoned_recv_returns_its_item(void)
 {
-    enum { COUNT = 40 }; /* more than the ring has room for, so it grows twice */
+    enum { COUNT = 40 }; /* more than the ring's capacity, so it grows twice */
     const size_t sizes[] = {0, 1, 3};
     struct wf_wait_node nodes[COUNT];
     int items[COUNT];
@@ -625,12 +626,13 @@ static void a_wait_that_is_given_up_gives_its_item_back(void)
             CHECK(wf_waitq_is_granted(&nodes[n]));
             CHECK_EQ(nodes[n].result, 0);
         }
-        for (int n = COUNT - 2; n >= 0; n--) { /* the newest first goes to who waits */
+        /* the newest first, so that each goes to a waiting receiver */
+        for (int n = COUNT - 2; n >= 0; n--) {
             wf_chan_abandon(&nodes[n]);
         }
         CHECK(wf_waitq_is_granted(&nodes[COUNT - 1]));
         CHECK_EQ(items[COUNT - 1], COUNT - 2);
-        CHECK_EQ(weft_chan_length(chan), COUNT - 2); /* more than it has room for */
+        CHECK_EQ(weft_chan_length(chan), COUNT - 2); /* more than its capacity */
         int item = COUNT;
         CHECK_EQ(weft_try_send(chan, &item), -EAGAIN);
         for (int n = 0; n < COUNT - 2; n++) {
@@ -641,7 +643,7 @@ static void a_wait_that_is_given_up_gives_its_item_back(void)
     }
 }
 
-static void a_send_that_is_given_up_sends_nothing(void)
+static void chan_abandoned_send_sends_nothing(void)
 {
     weft_chan *chan = int_chan(1);
     struct wf_wait_node nodes[2];
@@ -656,7 +658,7 @@ static void a_send_that_is_given_up_sends_nothing(void)
     CHECK(!wf_waitq_is_granted(&nodes[0]));
     CHECK(wf_waitq_is_granted(&nodes[1]));
     CHECK_EQ(recv_int(chan), 2);
-    wf_chan_abandon(&nodes[1]); /* too late: it was sent */
+    wf_chan_abandon(&nodes[1]); /* too late: the item is sent */
     CHECK_EQ(weft_chan_length(chan), 0);
     CHECK_EQ(weft_chan_close(chan), 0);
     CHECK_EQ(wf_chan_begin_send(chan, &nodes[0]), -EPIPE);
@@ -690,7 +692,7 @@ static intptr_t let_another_run(void *arg)
     weft_chan *chan = int_chan(4);
     weft_task *busy = go(send_for_ever, chan);
     wf_atomic_u32 cell = {0};
-    CHECK_EQ(weft_yield(), 0); /* it runs, and never has to wait */
+    CHECK_EQ(weft_yield(), 0); /* it runs, and never waits */
     CHECK_EQ(weft_await(go(count_up, &cell)), 0);
     CHECK_EQ(weft_chan_close(chan), 0);
     CHECK_EQ(weft_await(busy), 0);
@@ -699,31 +701,31 @@ static intptr_t let_another_run(void *arg)
 }
 
 /* S4.34 */
-static void a_loop_that_never_waits_lets_others_run(void)
+static void chan_loop_without_waits_yields_to_other_tasks(void)
 {
     run_under(ON_ONE_WORKER, let_another_run);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(bad_arguments_are_refused),
-    TAP_TEST(it_holds_as_many_as_it_says),
-    TAP_TEST(without_room_nobody_sends_alone),
-    TAP_TEST(an_unbounded_one_grows),
-    TAP_TEST(items_of_any_size_arrive_whole),
-    TAP_TEST(a_closed_one_is_drained),
-    TAP_TEST(the_last_handle_ends_it),
-    TAP_TEST(without_memory_nothing_is_half_done),
-    TAP_TEST(who_came_first_is_served_first),
-    TAP_TEST(who_waits_is_seen_and_woken),
-    TAP_TEST(a_close_wakes_everybody),
-    TAP_TEST(a_cancel_ends_a_wait),
-    TAP_TEST(a_deadline_ends_a_wait),
-    TAP_TEST(who_was_cancelled_does_not_wait),
-    TAP_TEST(an_item_that_meets_a_cancel_is_not_lost),
-    TAP_TEST(who_is_ended_by_force_leaves_the_channel),
-    TAP_TEST(what_was_handed_to_one_who_is_gone_comes_back),
-    TAP_TEST(a_wait_that_is_given_up_gives_its_item_back),
-    TAP_TEST(a_send_that_is_given_up_sends_nothing),
-    TAP_TEST(a_loop_that_never_waits_lets_others_run),
+    TAP_TEST(chan_refuses_bad_arguments),
+    TAP_TEST(chan_holds_exactly_its_capacity),
+    TAP_TEST(chan_of_capacity_zero_needs_a_receiver),
+    TAP_TEST(chan_unbounded_grows),
+    TAP_TEST(chan_delivers_items_of_any_size),
+    TAP_TEST(chan_closed_can_be_drained),
+    TAP_TEST(chan_drop_of_last_handle_frees_it),
+    TAP_TEST(chan_without_memory_leaves_no_partial_state),
+    TAP_TEST(chan_serves_waiters_in_order),
+    TAP_TEST(chan_waiting_task_reports_its_wait_and_is_woken),
+    TAP_TEST(chan_close_wakes_all_waiters),
+    TAP_TEST(chan_cancel_ends_a_wait),
+    TAP_TEST(chan_deadline_ends_a_wait),
+    TAP_TEST(chan_cancelled_task_does_not_wait),
+    TAP_TEST(chan_item_racing_a_cancel_is_not_lost),
+    TAP_TEST(chan_forced_close_removes_waiters),
+    TAP_TEST(chan_forced_close_returns_granted_items),
+    TAP_TEST(chan_abandoned_recv_returns_its_item),
+    TAP_TEST(chan_abandoned_send_sends_nothing),
+    TAP_TEST(chan_loop_without_waits_yields_to_other_tasks),
 };
 TAP_MAIN(tests)

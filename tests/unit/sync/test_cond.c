@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   who waits for a condition hears of each change that was signalled under the mutex, and
- * has the mutex again however the wait ended. Method: a buffer of one, between tasks and foreign
- * threads; wrong calls; a cancel and a deadline.
+ * Goal:   a waiter of a condition variable sees each change that was signalled under the mutex, and
+ *         holds the mutex again however the wait ended.
+ * Method: a buffer of one item, between tasks and threads outside the runtime; wrong calls; a
+ *         cancel and a deadline.
  */
 #include "sync/sync.h"
-#include "sync_aids.h"
+#include "sync_helpers.h"
 
 struct buffer {
     weft_mutex mutex;
@@ -85,7 +86,7 @@ static void use_buffer(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(buffer.sum, 3 * buffer.rounds * (buffer.rounds + 1) / 2);
 }
 
-static void every_change_that_was_signalled_is_heard(void)
+static void cond_no_signalled_change_is_missed(void)
 {
     open_under(EVERYWHERE, use_buffer);
 }
@@ -95,7 +96,8 @@ static int wait_locked(void *arg)
     struct buffer *buffer = wf_container_of(arg, struct buffer, not_empty);
     CHECK_EQ(weft_mutex_lock(&buffer->mutex), 0);
     int rc = weft_cond_wait(&buffer->not_empty, &buffer->mutex);
-    CHECK_EQ(weft_mutex_unlock(&buffer->mutex), 0); /* it is ours, whatever happened */
+    /* the waiter holds it, however the wait ended */
+    CHECK_EQ(weft_mutex_unlock(&buffer->mutex), 0);
     return rc;
 }
 
@@ -106,9 +108,9 @@ static intptr_t end_waits(void *arg)
     struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
     check_ends_of_wait(&wait);
     CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
-    /* the lock after a cancelled wait is waited for behind a shield */
-    weft_task *task = go(call_it, &wait);
-    wait_until_inside(task, &wait);
+    /* after a cancelled wait the task waits for the mutex behind a shield */
+    weft_task *task = go(call_wait, &wait);
+    wait_until_blocked_in(task, &wait);
     CHECK_EQ(weft_mutex_lock(&buffer.mutex), 0);
     CHECK_EQ(weft_cancel(task), 0);
     while (info_of(task).wait != WEFT_WAIT_MUTEX) {
@@ -120,7 +122,7 @@ static intptr_t end_waits(void *arg)
 }
 
 /* part of behaviour 32 */
-static void a_wait_ends_by_cancel_and_by_deadline_with_the_mutex(void)
+static void cond_wait_ended_by_cancel_or_deadline_holds_the_mutex(void)
 {
     run_under(EVERYWHERE, end_waits);
 }
@@ -133,23 +135,23 @@ static intptr_t broadcast(void *arg)
     struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
     weft_task *tasks[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        tasks[i] = go(call_it, &wait);
-        wait_until_inside(tasks[i], &wait);
+        tasks[i] = go(call_wait, &wait);
+        wait_until_blocked_in(tasks[i], &wait);
     }
     CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
-    CHECK_EQ(weft_await(tasks[0]), 0); /* who waits longest */
+    CHECK_EQ(weft_await(tasks[0]), 0); /* the waiter that waits longest */
     CHECK_EQ(state_of(tasks[1]), WEFT_BLOCKED);
     CHECK_EQ(weft_cond_broadcast(&buffer.not_empty), 0);
     CHECK_EQ(weft_await_all(tasks + 1, COUNT - 1, NULL), 0);
     return 0;
 }
 
-static void a_signal_is_for_the_first_and_a_broadcast_for_all(void)
+static void cond_signal_wakes_the_first_and_broadcast_all(void)
 {
     run_under(EVERYWHERE, broadcast);
 }
 
-/* ---- forced ends ----------------------------------------------------------------------------- */
+/* ---- forced close ---------------------------------------------------------------------------- */
 
 static unsigned length_of(struct wf_waitq *queue)
 {
@@ -183,58 +185,58 @@ static void *wait_outside(void *arg)
     return NULL;
 }
 
-/* The task is not there any more: the signal is for who came after it. */
-static void a_forced_close_leaves_the_queue(void)
+/* The task is not in the queue any more: the signal goes to the next waiter. */
+static void cond_forced_close_removes_the_waiter(void)
 {
     static struct buffer buffer;
     struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
-    struct doomed doomed;
-    doom(&doomed, &wait);
+    struct blocked blocked;
+    start_blocked(&blocked, &wait);
     pthread_t thread = start_thread(wait_outside, &buffer);
     wait_for_length(queue_of(&buffer), 2);
-    close_by_force(&doomed);
+    close_by_force(&blocked);
     CHECK_EQ(length_of(queue_of(&buffer)), 1);
-    CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0); /* unlocked while it waited */
+    CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0); /* unlocked while the task waited */
     CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
     join_thread(thread);
     CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
 }
 
-/* The signal was the task's, which never runs again. */
-static void a_forced_close_passes_a_signal_on(void)
+/* The signal was granted to the task, which never runs again. */
+static void cond_forced_close_passes_the_signal_on(void)
 {
     static struct buffer buffer;
     struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
-    struct doomed doomed;
-    doom(&doomed, &wait);
-    keep_busy(&doomed);
+    struct blocked blocked;
+    start_blocked(&blocked, &wait);
+    occupy_worker(&blocked);
     pthread_t thread = start_thread(wait_outside, &buffer);
     wait_for_length(queue_of(&buffer), 2);
     CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
     CHECK_EQ(length_of(queue_of(&buffer)), 1);
-    close_by_force(&doomed);
+    close_by_force(&blocked);
     join_thread(thread);
     CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
 }
 
-/* It was signalled, and waits for the mutex. */
-static void a_forced_close_leaves_the_mutex_too(void)
+/* The task was signalled and waits for the mutex. */
+static void cond_forced_close_removes_the_waiter_from_the_mutex(void)
 {
     static struct buffer buffer;
     struct sync_wait wait = {wait_locked, &buffer.not_empty, WEFT_WAIT_CONDITION};
-    struct doomed doomed;
-    doom(&doomed, &wait);
+    struct blocked blocked;
+    start_blocked(&blocked, &wait);
     CHECK_EQ(weft_mutex_lock(&buffer.mutex), 0);
     CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
     void *memory = &buffer.mutex;
     struct wf_mutex *mutex = memory;
     wait_for_length(&mutex->queue, 1);
-    close_by_force(&doomed);
+    close_by_force(&blocked);
     CHECK_EQ(weft_mutex_unlock(&buffer.mutex), 0);
     CHECK_EQ(weft_mutex_is_locked(&buffer.mutex), 0);
 }
 
-static void wrong_calls_are_refused(void)
+static void cond_refuses_wrong_calls(void)
 {
     weft_cond cond = {{0}};
     weft_mutex mutex = {{0}};
@@ -243,16 +245,16 @@ static void wrong_calls_are_refused(void)
     CHECK_EQ(weft_cond_wait(&cond, NULL), -EINVAL);
     CHECK_EQ(weft_cond_signal(NULL), -EINVAL);
     CHECK_EQ(weft_cond_broadcast(NULL), -EINVAL);
-    CHECK_EQ(weft_cond_signal(&cond), 0); /* nobody waits, and nothing is kept */
+    CHECK_EQ(weft_cond_signal(&cond), 0); /* no task waits, and the signal is not remembered */
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST_LIMIT(every_change_that_was_signalled_is_heard, 60),
-    TAP_TEST(a_wait_ends_by_cancel_and_by_deadline_with_the_mutex),
-    TAP_TEST(a_signal_is_for_the_first_and_a_broadcast_for_all),
-    TAP_TEST(a_forced_close_leaves_the_queue),
-    TAP_TEST(a_forced_close_passes_a_signal_on),
-    TAP_TEST(a_forced_close_leaves_the_mutex_too),
-    TAP_TEST(wrong_calls_are_refused),
+    TAP_TEST_LIMIT(cond_no_signalled_change_is_missed, 60),
+    TAP_TEST(cond_wait_ended_by_cancel_or_deadline_holds_the_mutex),
+    TAP_TEST(cond_signal_wakes_the_first_and_broadcast_all),
+    TAP_TEST(cond_forced_close_removes_the_waiter),
+    TAP_TEST(cond_forced_close_passes_the_signal_on),
+    TAP_TEST(cond_forced_close_removes_the_waiter_from_the_mutex),
+    TAP_TEST(cond_refuses_wrong_calls),
 };
 TAP_MAIN(tests)

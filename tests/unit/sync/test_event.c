@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   notify, wait group, latch, barrier and once let go on whom they promise to, nobody else
- *         and nobody twice; whoever leaves leaves them whole.
- * Method: what was done before is plain data that is read after; cancels, deadlines, forced closes
- *         and foreign threads in every wait.
+ * Goal:   notify, wait group, latch, barrier and once wake exactly the waiters that their contracts
+ *         name, each once; a waiter that leaves keeps them consistent.
+ * Method: plain data is written before an event and read after it; cancels, deadlines, forced
+ *         closes and threads outside the runtime in every wait.
  */
 #include <string.h>
 #include <unistd.h>
 
 #include "sync/sync.h"
-#include "sync_aids.h"
+#include "sync_helpers.h"
 
 /* ---- notify ---------------------------------------------------------------------------------- */
 
-static int wait_for_notice(void *notify)
+static int wait_for_notification(void *notify)
 {
     return weft_notify_wait(notify);
 }
 
-/* There is no runtime here. */
-static void a_permit_is_kept_once(void)
+/* No runtime is open here. */
+static void notify_stores_one_permit(void)
 {
     weft_notify notify = {{0}};
     CHECK_EQ(weft_notify_try(&notify), -EAGAIN);
@@ -27,7 +27,7 @@ static void a_permit_is_kept_once(void)
     CHECK_EQ(weft_notify_one(&notify), 0);
     CHECK_EQ(weft_notify_wait(&notify), 0);
     CHECK_EQ(weft_notify_try(&notify), -EAGAIN);
-    CHECK_EQ(weft_notify_all(&notify), 0); /* keeps nothing */
+    CHECK_EQ(weft_notify_all(&notify), 0); /* no permit is stored */
     CHECK_EQ(weft_notify_try(&notify), -EAGAIN);
     CHECK_EQ(weft_notify_one(NULL), -EINVAL);
     CHECK_EQ(weft_notify_all(NULL), -EINVAL);
@@ -40,14 +40,14 @@ static intptr_t notify_some(void *arg)
     (void)arg;
     enum { COUNT = 20 };
     weft_notify notify = {{0}};
-    struct sync_wait wait = {wait_for_notice, &notify, WEFT_WAIT_NOTIFY};
+    struct sync_wait wait = {wait_for_notification, &notify, WEFT_WAIT_NOTIFY};
     weft_task *tasks[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        tasks[i] = go(call_it, &wait);
-        wait_until_inside(tasks[i], &wait);
+        tasks[i] = go(call_wait, &wait);
+        wait_until_blocked_in(tasks[i], &wait);
     }
     CHECK_EQ(weft_notify_one(&notify), 0);
-    CHECK_EQ(weft_await(tasks[0]), 0); /* the first of them */
+    CHECK_EQ(weft_await(tasks[0]), 0); /* the first waiter */
     CHECK_EQ(weft_cancel(tasks[1]), 0);
     CHECK_EQ(weft_await(tasks[1]), -ECANCELED);
     CHECK_EQ(weft_notify_one(&notify), 0);
@@ -57,76 +57,76 @@ static intptr_t notify_some(void *arg)
     CHECK_EQ(weft_await_all(&tasks[3], COUNT - 3, NULL), 0);
     CHECK_EQ(weft_notify_try(&notify), -EAGAIN);
     check_ends_of_wait(&wait);
-    CHECK_EQ(weft_notify_one(&notify), 0); /* those have left: it is kept */
+    CHECK_EQ(weft_notify_one(&notify), 0); /* these waiters have left: the permit is stored */
     CHECK_EQ(weft_notify_try(&notify), 0);
     return 0;
 }
 
-static void who_waits_is_notified_in_order(void)
+static void notify_wakes_waiters_in_order(void)
 {
     run_under(EVERYWHERE, notify_some);
 }
 
-/* A letter box: one look again is enough for any number of letters. */
-struct letters {
+/* A mailbox: one check after a notification is enough for any number of messages. */
+struct mailbox {
     weft_notify notify;
-    wf_atomic_u32 count; /* letters: the notify orders them */
+    wf_atomic_u32 count; /* number of messages: the notify orders them */
     int data[400];       /* plain */
 };
 
-static intptr_t write_letters(void *arg)
+static intptr_t send_messages(void *arg)
 {
-    struct letters *letters = arg;
+    struct mailbox *mailbox = arg;
     for (int i = 0; i < 100; i++) {
-        const uint32_t place = wf_fetch_add_relaxed(&letters->count, 1);
-        letters->data[place] = 1;
-        CHECK_EQ(weft_notify_one(&letters->notify), 0);
+        const uint32_t place = wf_fetch_add_relaxed(&mailbox->count, 1);
+        mailbox->data[place] = 1;
+        CHECK_EQ(weft_notify_one(&mailbox->notify), 0);
     }
     return 0;
 }
 
-static void *write_letters_in_a_thread(void *arg)
+static void *send_messages_in_a_thread(void *arg)
 {
-    (void)write_letters(arg);
+    (void)send_messages(arg);
     return NULL;
 }
 
-static intptr_t read_letters(void *arg)
+static intptr_t receive_messages(void *arg)
 {
     (void)arg;
-    struct letters letters = {.count = {0}};
-    weft_task *tasks[2] = {go(write_letters, &letters), go(write_letters, &letters)};
-    pthread_t threads[2] = {start_thread(write_letters_in_a_thread, &letters),
-                            start_thread(write_letters_in_a_thread, &letters)};
-    while (wf_load_relaxed(&letters.count) < 400) {
-        CHECK_EQ(weft_notify_wait(&letters.notify), 0);
+    struct mailbox mailbox = {.count = {0}};
+    weft_task *tasks[2] = {go(send_messages, &mailbox), go(send_messages, &mailbox)};
+    pthread_t threads[2] = {start_thread(send_messages_in_a_thread, &mailbox),
+                            start_thread(send_messages_in_a_thread, &mailbox)};
+    while (wf_load_relaxed(&mailbox.count) < 400) {
+        CHECK_EQ(weft_notify_wait(&mailbox.notify), 0);
     }
     CHECK_EQ(weft_await_all(tasks, 2, NULL), 0);
     join_thread(threads[0]);
     join_thread(threads[1]);
     int sum = 0;
     for (int i = 0; i < 400; i++) {
-        sum += letters.data[i];
+        sum += mailbox.data[i];
     }
     CHECK_EQ(sum, 400);
     return 0;
 }
 
-static void no_notice_is_lost(void)
+static void notify_loses_no_notification(void)
 {
-    run_under(EVERYWHERE, read_letters);
+    run_under(EVERYWHERE, receive_messages);
 }
 
-static void a_notice_that_cannot_be_taken_is_passed_on(void)
+static void notify_passes_on_a_permit_that_cannot_be_taken(void)
 {
     weft_notify notify = {{0}};
-    struct sync_wait wait = {wait_for_notice, &notify, WEFT_WAIT_NOTIFY};
-    struct doomed doomed;
-    doom(&doomed, &wait);
-    keep_busy(&doomed);
+    struct sync_wait wait = {wait_for_notification, &notify, WEFT_WAIT_NOTIFY};
+    struct blocked blocked;
+    start_blocked(&blocked, &wait);
+    occupy_worker(&blocked);
     CHECK_EQ(weft_notify_one(&notify), 0);
-    CHECK_EQ(weft_notify_try(&notify), -EAGAIN); /* it is the task's */
-    close_by_force(&doomed);
+    CHECK_EQ(weft_notify_try(&notify), -EAGAIN); /* the task has it */
+    close_by_force(&blocked);
     CHECK_EQ(weft_notify_try(&notify), 0);
 }
 
@@ -137,7 +137,7 @@ static int wait_for_group(void *group)
     return weft_group_wait(group);
 }
 
-static void work_is_counted(void)
+static void group_and_latch_count_work(void)
 {
     weft_group group = {{0}};
     CHECK_EQ(weft_group_wait(&group), 0);
@@ -190,7 +190,7 @@ static void *do_work_in_a_thread(void *arg)
     return NULL;
 }
 
-/* The group is in the frame, and gone as soon as it is done. */
+/* The group is in this frame, which is left as soon as the group is done. */
 static int64_t share_work(void)
 {
     enum { TASKS = 10, THREADS = 2 };
@@ -229,8 +229,8 @@ static intptr_t wait_for_work(void *arg)
     CHECK_EQ(weft_group_add(&group, 1), 0);
     check_ends_of_wait(&wait);
     for (int i = 0; i < 20; i++) {
-        tasks[i] = go(call_it, &wait);
-        wait_until_inside(tasks[i], &wait);
+        tasks[i] = go(call_wait, &wait);
+        wait_until_blocked_in(tasks[i], &wait);
     }
     CHECK_EQ(weft_group_add(&group, 1), 0);
     CHECK_EQ(weft_group_done(&group), 0);
@@ -239,7 +239,7 @@ static intptr_t wait_for_work(void *arg)
     return weft_await_all(tasks, 20, NULL);
 }
 
-static void who_waits_for_work_sees_what_was_done(void)
+static void group_wait_sees_the_finished_work(void)
 {
     run_under(EVERYWHERE, wait_for_work);
 }
@@ -250,7 +250,7 @@ static void *wait_for_the_latch(void *latch)
     return NULL;
 }
 
-static void a_thread_waits_for_a_latch(void)
+static void latch_wait_works_in_a_thread(void)
 {
     weft_latch latch = WEFT_LATCH_INIT(1);
     pthread_t thread = start_thread(wait_for_the_latch, &latch);
@@ -265,29 +265,30 @@ static int wait_at_barrier(void *barrier)
     return weft_barrier_wait(barrier);
 }
 
-enum { SIDES = 4, STEPS = 50 };
+enum { PARTICIPANTS = 4, STEPS = 50 };
 
 struct field {
     weft_barrier barrier;
-    int cells[SIDES]; /* plain: each writes its own, reads all after the barrier */
+    /* plain: each participant writes its own cell, and reads all cells after the barrier */
+    int cells[PARTICIPANTS];
     wf_atomic_u32 leaders;
 };
 
-struct side {
+struct participant {
     struct field *field;
     int number;
 };
 
 static intptr_t step_together(void *arg)
 {
-    struct side *side = arg;
-    struct field *field = side->field;
+    struct participant *participant = arg;
+    struct field *field = participant->field;
     for (int step = 1; step <= STEPS; step++) {
-        field->cells[side->number] = step;
+        field->cells[participant->number] = step;
         int rc = weft_barrier_wait(&field->barrier);
         CHECK(rc == 0 || rc == 1);
         (void)wf_fetch_add_relaxed(&field->leaders, (uint32_t)rc);
-        for (int i = 0; i < SIDES; i++) {
+        for (int i = 0; i < PARTICIPANTS; i++) {
             CHECK_EQ(field->cells[i], step);
         }
         CHECK(weft_barrier_wait(&field->barrier) >= 0); /* all have read */
@@ -301,117 +302,119 @@ static void *step_together_in_a_thread(void *arg)
     return NULL;
 }
 
-static intptr_t meet(void *arg)
+static intptr_t run_participants(void *arg)
 {
     (void)arg;
-    struct field field = {.barrier = WEFT_BARRIER_INIT(SIDES)};
-    struct side sides[SIDES];
-    weft_task *tasks[SIDES];
-    for (int i = 0; i < SIDES; i++) {
-        sides[i] = (struct side){&field, i};
+    struct field field = {.barrier = WEFT_BARRIER_INIT(PARTICIPANTS)};
+    struct participant participants[PARTICIPANTS];
+    weft_task *tasks[PARTICIPANTS];
+    for (int i = 0; i < PARTICIPANTS; i++) {
+        participants[i] = (struct participant){&field, i};
     }
-    const pthread_t thread = start_thread(step_together_in_a_thread, &sides[0]);
-    for (int i = 1; i < SIDES; i++) {
-        tasks[i] = go(step_together, &sides[i]);
+    const pthread_t thread = start_thread(step_together_in_a_thread, &participants[0]);
+    for (int i = 1; i < PARTICIPANTS; i++) {
+        tasks[i] = go(step_together, &participants[i]);
     }
-    CHECK_EQ(weft_await_all(&tasks[1], SIDES - 1, NULL), 0);
+    CHECK_EQ(weft_await_all(&tasks[1], PARTICIPANTS - 1, NULL), 0);
     join_thread(thread);
-    CHECK_EQ(wf_load_relaxed(&field.leaders), STEPS); /* of the first of each two: one leader */
+    /* one leader in the first of each two waits */
+    CHECK_EQ(wf_load_relaxed(&field.leaders), STEPS);
     CHECK_EQ(weft_barrier_generation(&field.barrier), 2 * STEPS);
     return 0;
 }
 
-static void all_come_together_again_and_again(void)
+static void barrier_is_reusable(void)
 {
-    run_under(EVERYWHERE, meet);
+    run_under(EVERYWHERE, run_participants);
 }
 
-static intptr_t leave_a_barrier(void *arg)
+static intptr_t cancel_barrier_waiters(void *arg)
 {
     (void)arg;
     weft_barrier barrier = WEFT_BARRIER_INIT(2);
     struct sync_wait wait = {wait_at_barrier, &barrier, WEFT_WAIT_BARRIER};
     check_ends_of_wait(&wait);
-    weft_task *task = go(call_it, &wait); /* those who left do not count */
-    wait_until_inside(task, &wait);
+    weft_task *task = go(call_wait, &wait); /* the participants that left do not count */
+    wait_until_blocked_in(task, &wait);
     CHECK_EQ(weft_barrier_generation(&barrier), 0);
     CHECK_EQ(weft_barrier_wait(&barrier), 1);
     CHECK_EQ(weft_await(task), 0);
 
     weft_barrier alone = WEFT_BARRIER_INIT(1);
-    weft_barrier nobody = {{0}};
+    weft_barrier empty_barrier = {{0}};
     CHECK_EQ(weft_barrier_wait(&alone), 1);
-    CHECK_EQ(weft_barrier_wait(&nobody), -EINVAL);
+    CHECK_EQ(weft_barrier_wait(&empty_barrier), -EINVAL);
     CHECK_EQ(weft_barrier_wait(NULL), -EINVAL);
-    CHECK_EQ(weft_barrier_init(&nobody, 0), -EINVAL);
+    CHECK_EQ(weft_barrier_init(&empty_barrier, 0), -EINVAL);
     CHECK_EQ(weft_barrier_init(NULL, 1), -EINVAL);
-    CHECK_EQ(weft_barrier_init(&nobody, 1), 0);
-    CHECK_EQ(weft_barrier_wait(&nobody), 1);
+    CHECK_EQ(weft_barrier_init(&empty_barrier, 1), 0);
+    CHECK_EQ(weft_barrier_wait(&empty_barrier), 1);
     CHECK_EQ(weft_barrier_generation(NULL), -EINVAL);
     return 0;
 }
 
-static void who_leaves_a_barrier_has_not_come(void)
+static void barrier_cancelled_waiter_does_not_count(void)
 {
-    run_under(EVERYWHERE, leave_a_barrier);
+    run_under(EVERYWHERE, cancel_barrier_waiters);
 }
 
-static void a_forced_close_counts_out(void)
+static void barrier_forced_close_removes_the_waiter(void)
 {
     weft_barrier barrier = WEFT_BARRIER_INIT(2);
     struct sync_wait wait = {wait_at_barrier, &barrier, WEFT_WAIT_BARRIER};
-    struct doomed doomed;
-    doom(&doomed, &wait);
-    close_by_force(&doomed);
+    struct blocked blocked;
+    start_blocked(&blocked, &wait);
+    close_by_force(&blocked);
     struct wf_barrier inside;
     memcpy(&inside, &barrier, sizeof(inside));
-    CHECK_EQ(inside.arrived, 0); /* as if nobody had been there */
+    CHECK_EQ(inside.arrived, 0); /* no arrival is counted */
 }
 
 /* ---- once ------------------------------------------------------------------------------------ */
 
-struct making {
+struct product {
     weft_once once;
-    int made;            /* plain: by the one, read by the others */
-    wf_atomic_u32 tries; /* of all */
-    uint32_t failures;   /* so many of them fail first */
+    /* plain: written by the caller that runs the function, read by the others */
+    int made;
+    wf_atomic_u32 tries; /* by all callers */
+    uint32_t failures;   /* this number of calls fails first */
 };
 
-static intptr_t make_it(void *arg)
+static intptr_t make_product(void *arg)
 {
-    struct making *making = arg;
-    const uint32_t number = wf_fetch_add_relaxed(&making->tries, 1);
-    int rc = weft_sleep(0); /* others come meanwhile */
-    if (number < making->failures) {
+    struct product *product = arg;
+    const uint32_t number = wf_fetch_add_relaxed(&product->tries, 1);
+    int rc = weft_sleep(0); /* other callers arrive meanwhile */
+    if (number < product->failures) {
         if (number % 2 == 0) {
             weft_fail(-EIO, "by weft_fail");
         }
         return -EIO;
     }
     CHECK_EQ(rc, 0);
-    making->made++;
+    product->made++;
     return 7;
 }
 
-static intptr_t want_it(void *arg)
+static intptr_t use_product(void *arg)
 {
-    struct making *making = arg;
-    intptr_t rc = weft_once_do(&making->once, make_it, making);
+    struct product *product = arg;
+    intptr_t rc = weft_once_do(&product->once, make_product, product);
     if (rc >= 0) {
-        CHECK_EQ(making->made, 1);
-        CHECK(weft_once_is_done(&making->once));
+        CHECK_EQ(product->made, 1);
+        CHECK(weft_once_is_done(&product->once));
     }
     return rc;
 }
 
-static intptr_t all_want_it(void *arg)
+static intptr_t use_product_in_tasks(void *arg)
 {
     (void)arg;
     enum { COUNT = 30, FAILURES = 5 };
-    struct making making = {.failures = FAILURES};
+    struct product product = {.failures = FAILURES};
     weft_task *tasks[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        tasks[i] = go(want_it, &making);
+        tasks[i] = go(use_product, &product);
     }
     unsigned failed = 0;
     unsigned did = 0;
@@ -423,63 +426,63 @@ static intptr_t all_want_it(void *arg)
     }
     CHECK_EQ(failed, FAILURES);
     CHECK_EQ(did, 1);
-    CHECK_EQ(wf_load_relaxed(&making.tries), FAILURES + 1);
-    CHECK_EQ(want_it(&making), 0);
+    CHECK_EQ(wf_load_relaxed(&product.tries), FAILURES + 1);
+    CHECK_EQ(use_product(&product), 0);
     return 0;
 }
 
-static void it_is_done_once_and_failures_are_tried_again(void)
+static void once_runs_once_and_retries_failures(void)
 {
-    run_under(EVERYWHERE, all_want_it);
+    run_under(EVERYWHERE, use_product_in_tasks);
 }
 
-struct holding {
+struct pending {
     weft_once once;
     wf_atomic_u32 is_running;
     wf_atomic_u32 go_on;
 };
 
-static intptr_t hold_on(void *arg)
+static intptr_t wait_until_released(void *arg)
 {
-    struct holding *holding = arg;
-    CHECK_EQ(weft_once_do(&holding->once, hold_on, arg), -EDEADLK);
-    raise_by_one(&holding->is_running);
-    wait_for(&holding->go_on, 1);
+    struct pending *pending = arg;
+    CHECK_EQ(weft_once_do(&pending->once, wait_until_released, arg), -EDEADLK);
+    raise_by_one(&pending->is_running);
+    wait_for(&pending->go_on, 1);
     return 0;
 }
 
-static intptr_t do_and_hold(void *arg)
+static intptr_t run_once_and_wait(void *arg)
 {
-    struct holding *holding = arg;
-    return weft_once_do(&holding->once, hold_on, arg);
+    struct pending *pending = arg;
+    return weft_once_do(&pending->once, wait_until_released, arg);
 }
 
-static int do_it(void *once)
+static int run_once(void *once)
 {
     return (int)weft_once_do(once, echo, NULL);
 }
 
-static intptr_t leave_a_once(void *arg)
+static intptr_t cancel_once_waiters(void *arg)
 {
     (void)arg;
-    struct holding holding = {.go_on = {0}};
-    struct sync_wait wait = {do_it, &holding.once, WEFT_WAIT_ONCE};
-    weft_task *task = go(do_and_hold, &holding);
-    wait_for(&holding.is_running, 1);
+    struct pending pending = {.go_on = {0}};
+    struct sync_wait wait = {run_once, &pending.once, WEFT_WAIT_ONCE};
+    weft_task *task = go(run_once_and_wait, &pending);
+    wait_for(&pending.is_running, 1);
     check_ends_of_wait(&wait);
-    CHECK(!weft_once_is_done(&holding.once));
-    raise_by_one(&holding.go_on);
+    CHECK(!weft_once_is_done(&pending.once));
+    raise_by_one(&pending.go_on);
     CHECK_EQ(weft_await(task), 0);
-    CHECK(weft_once_is_done(&holding.once));
+    CHECK(weft_once_is_done(&pending.once));
     CHECK_EQ(weft_once_do(NULL, echo, NULL), -EINVAL);
-    CHECK_EQ(weft_once_do(&holding.once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_once_do(&pending.once, NULL, NULL), -EINVAL);
     CHECK(!weft_once_is_done(NULL));
     return 0;
 }
 
-static void who_waits_for_a_once_may_leave(void)
+static void once_waiter_can_be_cancelled(void)
 {
-    run_under(EVERYWHERE, leave_a_once);
+    run_under(EVERYWHERE, cancel_once_waiters);
 }
 
 static intptr_t sleep_in_a_once(void *arg)
@@ -488,7 +491,7 @@ static intptr_t sleep_in_a_once(void *arg)
     return weft_sleep(3600 * WEFT_SECOND);
 }
 
-static int do_for_ever(void *once)
+static int run_once_for_ever(void *once)
 {
     return (int)weft_once_do(once, sleep_in_a_once, NULL);
 }
@@ -499,21 +502,21 @@ static intptr_t give_one(void *arg)
     return 1;
 }
 
-static void *do_it_in_a_thread(void *once)
+static void *run_once_in_a_thread(void *once)
 {
     CHECK_EQ(weft_once_do(once, give_one, NULL), 1);
     return NULL;
 }
 
-/* Who did it never comes back: the thread that waits for it does it. */
-static void a_forced_close_hands_it_on(void)
+/* The first caller never returns: the waiting thread runs the function. */
+static void once_forced_close_passes_it_to_the_next_waiter(void)
 {
     weft_once once = {{0}};
-    struct sync_wait wait = {do_for_ever, &once, WEFT_WAIT_TIME};
-    struct doomed doomed;
-    doom(&doomed, &wait);
-    pthread_t thread = start_thread(do_it_in_a_thread, &once);
-    close_by_force(&doomed);
+    struct sync_wait wait = {run_once_for_ever, &once, WEFT_WAIT_TIME};
+    struct blocked blocked;
+    start_blocked(&blocked, &wait);
+    pthread_t thread = start_thread(run_once_in_a_thread, &once);
+    close_by_force(&blocked);
     join_thread(thread);
     CHECK(weft_once_is_done(&once));
 }
@@ -526,7 +529,7 @@ static void *make_value(void *arg)
     return --*left > 0 ? NULL : &value;
 }
 
-static void a_cell_has_one_value(void)
+static void cell_keeps_one_value(void)
 {
     weft_cell cell = {.value = NULL};
     weft_cell other = {.value = NULL};
@@ -538,7 +541,8 @@ static void a_cell_has_one_value(void)
     CHECK(out == NULL);
     CHECK_EQ(weft_cell_make(&cell, make_value, &left, &out), 0);
     CHECK(out == &value && weft_cell_get(&cell) == &value);
-    CHECK_EQ(weft_cell_make(&cell, make_value, &left, &out), 0); /* not called any more */
+    /* the function is not called again */
+    CHECK_EQ(weft_cell_make(&cell, make_value, &left, &out), 0);
     CHECK_EQ(left, 0);
     CHECK_EQ(weft_cell_set(&cell, &left), -EEXIST);
     CHECK_EQ(weft_cell_set(&other, &left), 0);
@@ -550,7 +554,7 @@ static void a_cell_has_one_value(void)
     CHECK_EQ(weft_cell_make(&other, make_value, &left, NULL), -EINVAL);
 }
 
-/* ---- what a wait is for ---------------------------------------------------------------------- */
+/* ---- wait records ---------------------------------------------------------------------------- */
 
 struct reasons {
     weft_mutex mutex;
@@ -621,7 +625,7 @@ static intptr_t wait_for_all_reasons(void *arg)
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go(kinds[i].fn, &reasons);
         if (i == 0) {
-            reasons.other = tasks[0]; /* before anybody reads it */
+            reasons.other = tasks[0]; /* before any task reads it */
         }
         wait_for_state(tasks[i], WEFT_BLOCKED);
         const void *const objects[COUNT] = {NULL,           reasons.other,
@@ -644,26 +648,26 @@ static intptr_t wait_for_all_reasons(void *arg)
 }
 
 /* S0.9, S1.14 */
-static void every_wait_says_what_it_is_for(void)
+static void task_info_names_what_each_wait_is_for(void)
 {
     run_under(EVERYWHERE, wait_for_all_reasons);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_permit_is_kept_once),
-    TAP_TEST(who_waits_is_notified_in_order),
-    TAP_TEST(no_notice_is_lost),
-    TAP_TEST(a_notice_that_cannot_be_taken_is_passed_on),
-    TAP_TEST(work_is_counted),
-    TAP_TEST(who_waits_for_work_sees_what_was_done),
-    TAP_TEST(a_thread_waits_for_a_latch),
-    TAP_TEST(all_come_together_again_and_again),
-    TAP_TEST(who_leaves_a_barrier_has_not_come),
-    TAP_TEST(a_forced_close_counts_out),
-    TAP_TEST(it_is_done_once_and_failures_are_tried_again),
-    TAP_TEST(who_waits_for_a_once_may_leave),
-    TAP_TEST(a_forced_close_hands_it_on),
-    TAP_TEST(a_cell_has_one_value),
-    TAP_TEST(every_wait_says_what_it_is_for),
+    TAP_TEST(notify_stores_one_permit),
+    TAP_TEST(notify_wakes_waiters_in_order),
+    TAP_TEST(notify_loses_no_notification),
+    TAP_TEST(notify_passes_on_a_permit_that_cannot_be_taken),
+    TAP_TEST(group_and_latch_count_work),
+    TAP_TEST(group_wait_sees_the_finished_work),
+    TAP_TEST(latch_wait_works_in_a_thread),
+    TAP_TEST(barrier_is_reusable),
+    TAP_TEST(barrier_cancelled_waiter_does_not_count),
+    TAP_TEST(barrier_forced_close_removes_the_waiter),
+    TAP_TEST(once_runs_once_and_retries_failures),
+    TAP_TEST(once_waiter_can_be_cancelled),
+    TAP_TEST(once_forced_close_passes_it_to_the_next_waiter),
+    TAP_TEST(cell_keeps_one_value),
+    TAP_TEST(task_info_names_what_each_wait_is_for),
 };
 TAP_MAIN(tests)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   what a green thread can wait for a poll task can too, and a future lets go of everything
- *         it was given and cannot take.
+ * Goal:   a poll task can wait for everything that a green thread can wait for; a dropped future
+ *         passes on what it was granted.
  * Method: poll tasks beside green threads on the same objects, with plain data between them; each
- *         kind of future is made ready, granted, dropped, cancelled and run out of time.
+ *         kind of future becomes ready, is granted, dropped, cancelled, and exceeds its deadline.
  */
 #include <string.h>
 
-#include "sync_aids.h"
+#include "future/future.h"
+#include "sync_helpers.h"
 
 /* ---- one future of each kind ----------------------------------------------------------------- */
 
-/* Objects in a state in which each wait would wait. */
+/* Objects in a state in which each wait suspends. */
 struct objects {
     weft_mutex mutex;
     weft_rwlock rwlock;
@@ -114,7 +115,7 @@ static void allow(enum kind kind, struct objects *objects)
     }
 }
 
-static void let_go_of(enum kind kind, struct objects *objects)
+static void unlock_granted(enum kind kind, struct objects *objects)
 {
     if (kind == LOCK) {
         CHECK_EQ(weft_mutex_unlock(&objects->mutex), 0);
@@ -138,9 +139,9 @@ static void objects_done(struct objects *objects, enum kind allowed)
 struct waiter {
     enum kind kind;
     struct objects *objects;
-    bool has_deadline;
+    weft_time limit; /* until its deadline; 0: it has none */
     bool is_begun;
-    bool is_fickle; /* drops its future when it is woken, granted or not */
+    bool drops_when_woken; /* drops its future when it is woken, granted or not */
     weft_wait_future future;
 };
 
@@ -149,11 +150,11 @@ static weft_poll wait_for_it(weft_cx *cx, void *arg, intptr_t *result)
     struct waiter *state = arg;
     if (!state->is_begun) {
         state->is_begun = true;
-        if (state->has_deadline) {
-            (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+        if (state->limit != 0) {
+            (void)weft_deadline(weft_in(state->limit));
         }
         future_init(&state->future, state->kind, state->objects);
-    } else if (state->is_fickle) {
+    } else if (state->drops_when_woken) {
         weft_drop_future(&state->future.future);
         weft_drop_future(&state->future.future);
         *result = 99;
@@ -161,16 +162,16 @@ static weft_poll wait_for_it(weft_cx *cx, void *arg, intptr_t *result)
     }
     weft_poll poll = weft_poll_future(cx, &state->future.future, result);
     if (poll == WEFT_READY && *result >= 0) {
-        let_go_of(state->kind, state->objects);
+        unlock_granted(state->kind, state->objects);
     }
     return poll;
 }
 
-static weft_task *wait_go(enum kind kind, struct objects *objects, bool has_deadline,
-                          bool is_fickle)
+static weft_task *wait_go(enum kind kind, struct objects *objects, weft_time limit,
+                          bool drops_when_woken)
 {
     const struct waiter state = {
-        .kind = kind, .objects = objects, .has_deadline = has_deadline, .is_fickle = is_fickle};
+        .kind = kind, .objects = objects, .limit = limit, .drops_when_woken = drops_when_woken};
     weft_task *task = NULL;
     CHECK_EQ(weft_spawn_poll(&task, wait_for_it, &state, sizeof(state), NULL), 0);
     return task;
@@ -183,14 +184,14 @@ static intptr_t wait_for_each(void *arg)
         tap_doing("kind %d", (int)kind);
         struct objects objects;
         objects_init(&objects);
-        /* Cancelled, and out of time: nothing has changed. */
-        weft_task *task = wait_go(kind, &objects, false, false);
+        /* Cancelled, and past the deadline: the objects are unchanged. */
+        weft_task *task = wait_go(kind, &objects, 0, false);
         wait_for_state(task, WEFT_BLOCKED);
         CHECK_EQ(weft_cancel(task), 0);
         CHECK_EQ(weft_await(task), -ECANCELED);
-        CHECK_EQ(weft_await(wait_go(kind, &objects, true, false)), -ETIMEDOUT);
+        CHECK_EQ(weft_await(wait_go(kind, &objects, WEFT_MILLISECOND, false)), -ETIMEDOUT);
         /* Granted. */
-        task = wait_go(kind, &objects, false, false);
+        task = wait_go(kind, &objects, 0, false);
         wait_for_state(task, WEFT_BLOCKED);
         allow(kind, &objects);
         CHECK_EQ(weft_await(task), 0);
@@ -199,12 +200,12 @@ static intptr_t wait_for_each(void *arg)
     return 0;
 }
 
-static void a_poll_task_waits_for_everything(void)
+static void future_of_each_kind_can_be_awaited_by_a_poll_task(void)
 {
     run_under(EVERYWHERE, wait_for_each);
 }
 
-/* What the first cannot take is the second's. */
+/* A dropped future passes its grant to the next waiter. */
 static intptr_t drop_each(void *arg)
 {
     (void)arg;
@@ -212,17 +213,17 @@ static intptr_t drop_each(void *arg)
         tap_doing("kind %d", (int)kind);
         struct objects objects;
         if (kind == BARRIER) {
-            continue; /* all have come: nobody is left to pass it on to */
+            continue; /* a barrier that opened has no waiter left to pass it on to */
         }
         objects_init(&objects);
-        weft_task *fickle = wait_go(kind, &objects, false, true);
+        weft_task *fickle = wait_go(kind, &objects, 0, true);
         wait_for_state(fickle, WEFT_BLOCKED);
-        weft_task *second = wait_go(kind, &objects, false, false);
+        weft_task *second = wait_go(kind, &objects, 0, false);
         wait_for_state(second, WEFT_BLOCKED);
         allow(kind, &objects);
         CHECK_EQ(weft_await(fickle), 99);
         if (kind == SEND) {
-            allow(kind, &objects); /* the item of the first was taken: it stays sent */
+            allow(kind, &objects); /* the item of the first was received: it stays sent */
         }
         CHECK_EQ(weft_await(second), 0);
         objects_done(&objects, kind);
@@ -230,9 +231,43 @@ static intptr_t drop_each(void *arg)
     return 0;
 }
 
-static void a_future_that_is_dropped_passes_on_what_it_was_given(void)
+static void future_dropped_passes_its_grant_on(void)
 {
     run_under(EVERYWHERE, drop_each);
+}
+
+enum { HOUR_S = 3600 };
+
+static intptr_t end_before_deadline(void *arg)
+{
+    (void)arg;
+    weft_runtime *runtime = wf_worker_self()->runtime;
+    enum { GRANTED, DROPPED, CANCELLED, ENDS };
+    for (enum kind kind = 0; kind < KINDS; kind++) {
+        for (int end = 0; end < ENDS; end++) {
+            tap_doing("kind %d, end %d", (int)kind, end);
+            struct objects objects;
+            objects_init(&objects);
+            weft_task *task = wait_go(kind, &objects, HOUR_S * WEFT_SECOND, end == DROPPED);
+            wait_for_state(task, WEFT_BLOCKED);
+            CHECK(wf_timers_are_set(runtime));
+            if (end == CANCELLED) {
+                CHECK_EQ(weft_cancel(task), 0);
+                CHECK_EQ(weft_await(task), -ECANCELED);
+            } else {
+                allow(kind, &objects);
+                CHECK_EQ(weft_await(task), end == GRANTED ? 0 : 99);
+            }
+            CHECK(!wf_timers_are_set(runtime)); /* else the wheel has a timer in freed memory */
+            objects_done(&objects, end == CANCELLED ? KINDS : kind);
+        }
+    }
+    return 0;
+}
+
+static void future_over_before_deadline_removes_its_timer(void)
+{
+    run_under(EVERYWHERE, end_before_deadline);
 }
 
 static intptr_t await_at_once(void *arg)
@@ -256,10 +291,10 @@ static intptr_t await_at_once(void *arg)
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
 
     weft_barrier alone = WEFT_BARRIER_INIT(1);
-    weft_barrier nobody = {{0}};
+    weft_barrier empty_barrier = {{0}};
     weft_barrier_future(&future, &alone);
     CHECK_EQ(weft_await_future(&future.future), 1);
-    weft_barrier_future(&future, &nobody);
+    weft_barrier_future(&future, &empty_barrier);
     CHECK_EQ(weft_await_future(&future.future), -EINVAL);
 
     weft_sem sem = WEFT_SEM_INIT(3);
@@ -327,13 +362,13 @@ static intptr_t await_nothing(void *arg)
     return 0;
 }
 
-static void what_is_there_is_ready_at_once(void)
+static void future_is_ready_at_once_if_it_need_not_wait(void)
 {
     run_under(ON_ONE_WORKER, await_at_once);
     run_under(ON_ONE_WORKER, await_nothing);
 }
 
-/* ---- crowds ---------------------------------------------------------------------------------- */
+/* ---- many tasks ------------------------------------------------------------------------------ */
 
 enum { ITEMS = 300, WORKERS = 4 };
 
@@ -414,12 +449,12 @@ static intptr_t relay_items(void *arg)
     return 0;
 }
 
-static void each_item_passes_once_through_poll_tasks(void)
+static void future_each_item_passes_once_through_poll_tasks(void)
 {
     run_under(EVERYWHERE, relay_items);
 }
 
-/* ---- by force -------------------------------------------------------------------------------- */
+/* ---- forced close ---------------------------------------------------------------------------- */
 
 static weft_poll wait_shielded(weft_cx *cx, void *arg, intptr_t *result)
 {
@@ -427,7 +462,7 @@ static weft_poll wait_shielded(weft_cx *cx, void *arg, intptr_t *result)
     return wait_for_it(cx, arg, result);
 }
 
-static void a_forced_close_takes_futures_out(void)
+static void future_forced_close_removes_it_from_its_queue(void)
 {
     static const struct setting one = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
     for (enum kind kind = 0; kind < KINDS; kind++) {
@@ -445,17 +480,18 @@ static void a_forced_close_takes_futures_out(void)
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         if (kind != BARRIER) {
-            allow(kind, &objects); /* nobody is there who could be granted it */
+            allow(kind, &objects); /* there is no task to grant it to */
         }
         objects_done(&objects, kind);
     }
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_poll_task_waits_for_everything),
-    TAP_TEST(a_future_that_is_dropped_passes_on_what_it_was_given),
-    TAP_TEST(what_is_there_is_ready_at_once),
-    TAP_TEST(each_item_passes_once_through_poll_tasks),
-    TAP_TEST(a_forced_close_takes_futures_out),
+    TAP_TEST(future_of_each_kind_can_be_awaited_by_a_poll_task),
+    TAP_TEST(future_dropped_passes_its_grant_on),
+    TAP_TEST(future_over_before_deadline_removes_its_timer),
+    TAP_TEST(future_is_ready_at_once_if_it_need_not_wait),
+    TAP_TEST(future_each_item_passes_once_through_poll_tasks),
+    TAP_TEST(future_forced_close_removes_it_from_its_queue),
 };
 TAP_MAIN(tests)

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   oneshots, broadcasts and watches can be waited for by futures as by their calls; one that
- *         is dropped, cancelled or ended by force has received nothing, and what came stays.
- * Method: as in test_future.c, with poll tasks on the same objects as green threads; then storms in
- *         which what was received and what was missed must add up.
+ * Goal:   oneshots, broadcasts and watches can be awaited by futures as by their calls; a dropped,
+ *         cancelled or forcibly closed future has received nothing, and the value stays in its
+ *         object.
+ * Method: as in test_future.c, with poll tasks on the same objects as green threads; then stress,
+ *         where received and missed items must add up.
  */
 #include <string.h>
 
-#include "sync_aids.h"
+#include "sync_helpers.h"
 
 enum kind { ONESHOT, BROADCAST, WATCH, KINDS };
 
-/* In a state in which each wait would wait.  What is received is plain. */
+/* Objects in a state in which each wait suspends.  The received data is plain. */
 struct objects {
     weft_oneshot oneshot;
-    int letter; /* what is sent through the oneshot points here */
+    int payload; /* the value sent through the oneshot points here */
     void *value;
     weft_broadcast *broadcast;
     weft_subscription subscription;
@@ -55,8 +56,8 @@ static void send(enum kind kind, struct objects *objects)
 {
     const int64_t item = 77;
     if (kind == ONESHOT) {
-        objects->letter = 77;
-        CHECK_EQ(weft_oneshot_send(&objects->oneshot, &objects->letter), 0);
+        objects->payload = 77;
+        CHECK_EQ(weft_oneshot_send(&objects->oneshot, &objects->payload), 0);
     } else if (kind == BROADCAST) {
         CHECK_EQ(weft_broadcast_send(objects->broadcast, &item), 0);
     } else {
@@ -75,7 +76,7 @@ static void check_received(enum kind kind, const struct objects *objects)
     }
 }
 
-/* It was not received: it is there. */
+/* The value was not received: it is still in the object. */
 static void receive_now(enum kind kind, struct objects *objects)
 {
     if (kind == ONESHOT) {
@@ -98,8 +99,8 @@ struct waiter {
     struct objects *objects;
     bool has_deadline;
     bool is_begun;
-    bool is_fickle; /* drops its future when it is woken */
-    bool is_deaf;   /* does not hear of a cancel */
+    bool drops_when_woken; /* drops its future when it is woken */
+    bool is_shielded;      /* ignores cancellation */
     weft_wait_future future;
 };
 
@@ -111,11 +112,11 @@ static weft_poll wait_for_it(weft_cx *cx, void *arg, intptr_t *result)
         if (state->has_deadline) {
             (void)weft_deadline(weft_in(WEFT_MILLISECOND));
         }
-        if (state->is_deaf) {
+        if (state->is_shielded) {
             CHECK_EQ(weft_shield(1), 0);
         }
         future_init(&state->future, state->kind, state->objects);
-    } else if (state->is_fickle) {
+    } else if (state->drops_when_woken) {
         weft_drop_future(&state->future.future);
         weft_drop_future(&state->future.future);
         *result = 99;
@@ -154,7 +155,7 @@ static intptr_t wait_for_each(void *arg)
     return 0;
 }
 
-static void a_poll_task_waits_for_values(void)
+static void future_poll_task_awaits_oneshot_broadcast_watch(void)
 {
     run_under(EVERYWHERE, wait_for_each);
 }
@@ -167,7 +168,7 @@ static intptr_t drop_each(void *arg)
         struct objects objects;
         objects_init(&objects);
         weft_task *task =
-            wait_go(&(struct waiter){.kind = kind, .objects = &objects, .is_fickle = true});
+            wait_go(&(struct waiter){.kind = kind, .objects = &objects, .drops_when_woken = true});
         wait_for_state(task, WEFT_BLOCKED);
         send(kind, &objects);
         CHECK_EQ(weft_await(task), 99);
@@ -177,19 +178,19 @@ static intptr_t drop_each(void *arg)
     return 0;
 }
 
-static void what_comes_for_a_future_that_is_dropped_stays(void)
+static void future_dropped_leaves_the_value_in_its_object(void)
 {
     run_under(EVERYWHERE, drop_each);
 }
 
-static void who_is_ended_by_force_has_received_nothing(void)
+static void future_forced_close_receives_nothing(void)
 {
     static const struct setting one = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
     for (enum kind kind = 0; kind < KINDS; kind++) {
         tap_doing("kind %d", (int)kind);
         struct objects objects;
         objects_init(&objects);
-        const struct waiter state = {.kind = kind, .objects = &objects, .is_deaf = true};
+        const struct waiter state = {.kind = kind, .objects = &objects, .is_shielded = true};
         const weft_options options = options_of(&one);
         weft_runtime *runtime = NULL;
         weft_task *task = NULL;
@@ -199,13 +200,13 @@ static void who_is_ended_by_force_has_received_nothing(void)
         wait_for_state(task, WEFT_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
-        send(kind, &objects); /* nobody is there who could be woken */
+        send(kind, &objects); /* there is no task to wake */
         receive_now(kind, &objects);
         objects_done(&objects);
     }
 }
 
-/* ---- at once --------------------------------------------------------------------------------- */
+/* ---- ready without waiting ------------------------------------------------------------------- */
 
 static intptr_t await_at_once(void *arg)
 {
@@ -239,8 +240,9 @@ static intptr_t await_at_once(void *arg)
     return 0;
 }
 
-/* A broadcast that is too fast says how much was missed; a oneshot has one who waits. */
-static intptr_t await_oddly(void *arg)
+/* A broadcast that overtakes its subscriber reports the number of missed items; a oneshot allows
+ * one waiter. */
+static intptr_t await_missed_and_busy(void *arg)
 {
     (void)arg;
     struct objects objects;
@@ -276,30 +278,30 @@ static intptr_t await_oddly(void *arg)
     return 0;
 }
 
-static void what_is_there_or_wrong_is_ready_at_once(void)
+static void future_of_value_or_error_is_ready_at_once(void)
 {
     run_under(EVERYWHERE, await_at_once);
-    run_under(EVERYWHERE, await_oddly);
+    run_under(EVERYWHERE, await_missed_and_busy);
 }
 
-/* ---- storms ---------------------------------------------------------------------------------- */
+/* ---- stress ---------------------------------------------------------------------------------- */
 
 enum { ITEMS = 500, LISTENERS = 3 };
 
 struct listener {
     weft_subscription subscription;
     int64_t item;
-    int64_t before;   /* plain: the last that it received */
-    int64_t received; /* plain: with those that it missed */
+    int64_t before;   /* plain: the item received last */
+    int64_t received; /* plain: received and missed items */
     bool is_begun;
     weft_wait_future future;
 };
 
-/* Until the close: what comes is in order, and with what it missed it is all. */
+/* Receives until the close: items come in order, and received and missed items add up to all. */
 static weft_poll listen(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct listener *state = *(struct listener **)arg;
-    for (;;) { /* Ends with the close, or when it has to wait. */
+    for (;;) { /* Ends with the close, or when the future is pending. */
         if (!state->is_begun) {
             weft_broadcast_future(&state->future, &state->subscription, &state->item);
             state->is_begun = true;
@@ -330,7 +332,7 @@ static intptr_t broadcast_to_all(void *arg)
     return weft_broadcast_close(broadcast);
 }
 
-static intptr_t listen_to_a_storm(void *arg)
+static intptr_t listen_under_stress(void *arg)
 {
     (void)arg;
     weft_broadcast *broadcast = NULL;
@@ -357,14 +359,14 @@ static intptr_t listen_to_a_storm(void *arg)
 
 struct exchange {
     weft_oneshot oneshot;
-    int letter; /* plain */
+    int payload; /* plain */
 };
 
 static intptr_t answer(void *arg)
 {
     struct exchange *exchange = arg;
-    exchange->letter++;
-    return weft_oneshot_send(&exchange->oneshot, &exchange->letter);
+    exchange->payload++;
+    return weft_oneshot_send(&exchange->oneshot, &exchange->payload);
 }
 
 static intptr_t ask_and_watch(void *arg)
@@ -375,7 +377,7 @@ static intptr_t ask_and_watch(void *arg)
     uint64_t seen = 1;
     CHECK_EQ(weft_watch_open(&watch, sizeof(int64_t), &first), 0);
     for (int64_t i = 1; i <= ITEMS; i++) {
-        struct exchange exchange = {.letter = 0};
+        struct exchange exchange = {.payload = 0};
         void *value = NULL;
         weft_wait_future futures[2];
         weft_task *task = go(answer, &exchange);
@@ -392,17 +394,17 @@ static intptr_t ask_and_watch(void *arg)
     return 0;
 }
 
-static void nothing_is_lost_in_a_storm(void)
+static void future_values_lose_nothing_under_stress(void)
 {
-    run_under(EVERYWHERE, listen_to_a_storm);
+    run_under(EVERYWHERE, listen_under_stress);
     run_under(EVERYWHERE, ask_and_watch);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_poll_task_waits_for_values),
-    TAP_TEST(what_comes_for_a_future_that_is_dropped_stays),
-    TAP_TEST(who_is_ended_by_force_has_received_nothing),
-    TAP_TEST(what_is_there_or_wrong_is_ready_at_once),
-    TAP_TEST(nothing_is_lost_in_a_storm),
+    TAP_TEST(future_poll_task_awaits_oneshot_broadcast_watch),
+    TAP_TEST(future_dropped_leaves_the_value_in_its_object),
+    TAP_TEST(future_forced_close_receives_nothing),
+    TAP_TEST(future_of_value_or_error_is_ready_at_once),
+    TAP_TEST(future_values_lose_nothing_under_stress),
 };
 TAP_MAIN(tests)

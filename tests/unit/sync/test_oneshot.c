@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a oneshot hands one value over once, whoever comes first; it may be gone as soon as the
- *         value was received; cancel, deadline, close and force end the wait.
- * Method: both orders of the two sides in tasks, threads and two runtimes; many rounds with the
- *         oneshot in the frame of the receiver, which is left at once.
+ * Goal:   a oneshot passes one value once, in either order of sender and receiver; the receiver may
+ *         free it as soon as the value was received; cancel, deadline, close and forced close end
+ *         the wait.
+ * Method: both orders of sender and receiver in tasks, threads and two runtimes; many iterations
+ *         with the oneshot in the frame of the receiver, which is left at once.
  */
-#include "chan_aids.h"
+#include "chan_helpers.h"
 
-/* The oneshot is said to be waited for. */
+/* Returns when the task waits for the oneshot. */
 static void wait_until_waited(weft_task *task)
 {
     while (info_of(task).wait != WEFT_WAIT_RECEIVE || state_of(task) != WEFT_BLOCKED) {
@@ -22,7 +23,7 @@ static intptr_t receive(void *arg)
     return rc != 0 ? rc : *(int *)value;
 }
 
-static void it_works_without_a_runtime(void)
+static void oneshot_works_without_a_runtime(void)
 {
     weft_oneshot oneshot = {{0}};
     void *value = NULL;
@@ -47,7 +48,7 @@ static void it_works_without_a_runtime(void)
     CHECK_EQ(weft_oneshot_recv(&oneshot, &value), -EPIPE);
     oneshot = (weft_oneshot){{0}};
     CHECK_EQ(weft_oneshot_send(&oneshot, &number), 0);
-    CHECK_EQ(weft_oneshot_recv(&oneshot, NULL), 0); /* that it was sent is enough */
+    CHECK_EQ(weft_oneshot_recv(&oneshot, NULL), 0); /* a NULL output discards the value */
 }
 
 static intptr_t send_to_a_waiter(void *arg)
@@ -71,7 +72,7 @@ static intptr_t send_to_a_waiter(void *arg)
     return 0;
 }
 
-static void who_waits_is_woken_by_value_and_close(void)
+static void oneshot_value_and_close_wake_the_receiver(void)
 {
     run_under(EVERYWHERE, send_to_a_waiter);
 }
@@ -87,19 +88,19 @@ static intptr_t end_the_wait(void *arg)
     CHECK_EQ(weft_await(task), -ECANCELED);
     weft_deadline(weft_in(WEFT_MILLISECOND));
     CHECK_EQ(receive(&oneshot), -ETIMEDOUT);
-    CHECK_EQ(receive(&oneshot), -ETIMEDOUT); /* it has passed */
+    CHECK_EQ(receive(&oneshot), -ETIMEDOUT); /* the deadline has passed */
     CHECK_EQ(weft_oneshot_send(&oneshot, &number), 0);
-    CHECK_EQ(receive(&oneshot), 8); /* it need not wait */
+    CHECK_EQ(receive(&oneshot), 8); /* returns at once */
     weft_deadline(WEFT_NEVER);
     return 0;
 }
 
-static void cancel_and_deadline_end_it(void)
+static void oneshot_recv_ends_by_cancel_and_deadline(void)
 {
     run_under(EVERYWHERE, end_the_wait);
 }
 
-/* ---- in a frame that goes -------------------------------------------------------------------- */
+/* ---- oneshot in the receiver's frame --------------------------------------------------------- */
 
 struct request {
     weft_oneshot *answer;
@@ -120,7 +121,7 @@ static void *answer_in_thread(void *arg)
     return NULL;
 }
 
-/* The frame of the oneshot is another one each time, and used for something else after. */
+/* The oneshot's frame differs each time, and is reused for other data afterwards. */
 static __attribute__((noinline)) int ask(struct request *request, weft_task **task,
                                          weft_runtime *runtime, int round)
 {
@@ -163,7 +164,7 @@ static intptr_t ask_as_task(void *arg)
     return 0;
 }
 
-static void it_may_lie_in_the_frame_of_the_receiver(void)
+static void oneshot_may_lie_in_the_receivers_frame(void)
 {
     run_under(EVERYWHERE, ask_as_task);
 }
@@ -174,7 +175,7 @@ static void ask_from_outside(weft_runtime *runtime, const struct setting *settin
     ask_often(runtime);
 }
 
-static void a_thread_receives(void)
+static void oneshot_receives_in_a_thread(void)
 {
     open_under(EVERYWHERE, ask_from_outside);
 }
@@ -194,7 +195,7 @@ static intptr_t ask_a_thread(void *arg)
     return 0;
 }
 
-static void a_thread_sends(void)
+static void oneshot_sends_from_a_thread(void)
 {
     run_under(EVERYWHERE, ask_a_thread);
 }
@@ -212,12 +213,12 @@ static intptr_t race_with_a_cancel(void *arg)
         if (round % 3 == 0) {
             wait_until_waited(task);
         }
-        weft_task *sender = go(count_up, &(wf_atomic_u32){0}); /* somebody else to run */
+        weft_task *sender = go(count_up, &(wf_atomic_u32){0}); /* another task to run */
         CHECK_EQ(weft_cancel(task), 0);
         CHECK_EQ(weft_oneshot_send(&oneshot, &number), 0);
         const intptr_t rc = weft_await(task);
         CHECK(rc == round || rc == -ECANCELED);
-        if (rc < 0) { /* then it is still there */
+        if (rc < 0) { /* the value is still there */
             CHECK_EQ(weft_oneshot_try_recv(&oneshot, &value), 0);
             CHECK(value == &number);
         }
@@ -226,7 +227,7 @@ static intptr_t race_with_a_cancel(void *arg)
     return 0;
 }
 
-static void a_cancel_loses_nothing(void)
+static void oneshot_cancel_racing_send_loses_no_value(void)
 {
     run_under(EVERYWHERE, race_with_a_cancel);
 }
@@ -235,10 +236,10 @@ static intptr_t receive_shielded(void *arg)
 {
     CHECK_EQ(weft_shield(1), 0);
     (void)weft_oneshot_recv(arg, NULL);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
-static void who_is_ended_by_force_leaves_it(void)
+static void oneshot_forced_close_removes_the_receiver(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
@@ -255,9 +256,13 @@ static void who_is_ended_by_force_leaves_it(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(it_works_without_a_runtime), TAP_TEST(who_waits_is_woken_by_value_and_close),
-    TAP_TEST(cancel_and_deadline_end_it), TAP_TEST(it_may_lie_in_the_frame_of_the_receiver),
-    TAP_TEST(a_thread_receives),          TAP_TEST(a_thread_sends),
-    TAP_TEST(a_cancel_loses_nothing),     TAP_TEST(who_is_ended_by_force_leaves_it),
+    TAP_TEST(oneshot_works_without_a_runtime),
+    TAP_TEST(oneshot_value_and_close_wake_the_receiver),
+    TAP_TEST(oneshot_recv_ends_by_cancel_and_deadline),
+    TAP_TEST(oneshot_may_lie_in_the_receivers_frame),
+    TAP_TEST(oneshot_receives_in_a_thread),
+    TAP_TEST(oneshot_sends_from_a_thread),
+    TAP_TEST(oneshot_cancel_racing_send_loses_no_value),
+    TAP_TEST(oneshot_forced_close_removes_the_receiver),
 };
 TAP_MAIN(tests)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   readers have the lock together, a writer has it alone, and neither is starved by the
- *         other, whatever happens to those who wait.
- * Method: counts by hand; tasks and foreign threads that read and change plain data; every wrong
- *         call; a cancel, a deadline and a forced close at each place where one waits.
+ * Goal:   readers share the lock, a writer excludes all others, and neither starves the other,
+ *         whatever happens to the waiters.
+ * Method: counts by hand; tasks and threads outside the runtime that read and change plain data;
+ *         every wrong call; a cancel, a deadline and a forced close at each wait.
  */
 #include "sync/sync.h"
-#include "sync_aids.h"
+#include "sync_helpers.h"
 
 static int read_lock(void *rwlock)
 {
@@ -20,14 +20,14 @@ static int write_lock(void *rwlock)
 
 static void *misuse_from_outside(void *rwlock)
 {
-    CHECK_EQ(weft_rwlock_unlock(rwlock), -EPERM); /* somebody else writes */
+    CHECK_EQ(weft_rwlock_unlock(rwlock), -EPERM); /* another thread holds it for writing */
     CHECK_EQ(weft_rwlock_try_read(rwlock), -EAGAIN);
     CHECK_EQ(weft_rwlock_try_write(rwlock), -EAGAIN);
     return NULL;
 }
 
-/* There is no runtime here: the try tier needs none. */
-static void wrong_calls_are_refused(void)
+/* No runtime is open here: the try calls need none. */
+static void rwlock_refuses_wrong_calls(void)
 {
     static weft_rwlock rwlock;
     CHECK_EQ(weft_rwlock_unlock(&rwlock), -EPERM);
@@ -51,6 +51,53 @@ static void wrong_calls_are_refused(void)
     CHECK_EQ(weft_rwlock_unlock(NULL), -EINVAL);
 }
 
+static wf_atomic_u32 has_other_run;
+
+static intptr_t note_run(void *arg)
+{
+    wf_store_relaxed(&has_other_run, 1); /* relaxed: only the flag is read */
+    return (intptr_t)arg;
+}
+
+static int try_read_lock(void *rwlock)
+{
+    return weft_rwlock_try_read(rwlock);
+}
+
+static int try_write_lock(void *rwlock)
+{
+    return weft_rwlock_try_write(rwlock);
+}
+
+static intptr_t take_free_lock_in_loop(void *arg)
+{
+    (void)arg;
+    static int (*const calls[])(void *) = {read_lock, write_lock, try_read_lock, try_write_lock};
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        tap_doing("call %d", (int)i);
+        weft_rwlock rwlock = {{0}};
+        wf_store_relaxed(&has_other_run, 0);
+        weft_task *other = go(note_run, NULL);
+        /* Hostile builds may let the caller run again after a yield, but not 32 times in a row. */
+        const int rounds = HAS_ORDER ? 1 : 32;
+        for (int calls_left = rounds * (int)WF_TASK_BUDGET; calls_left > 0; calls_left--) {
+            CHECK_EQ(calls[i](&rwlock), 0);
+            CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
+        }
+        CHECK_EQ(wf_load_relaxed(&has_other_run), 1);
+        CHECK_EQ(weft_await(other), 0);
+    }
+    return 0;
+}
+
+/* A task that takes a free lock again and again uses up its budget, and yields to the other task of
+ * the only worker. */
+static void rwlock_taking_a_free_lock_costs_budget(void)
+{
+    const weft_options options = {.workers = 1};
+    CHECK_EQ(weft_run(take_free_lock_in_loop, NULL, &options), 0);
+}
+
 static intptr_t keep_order(void *arg)
 {
     (void)arg;
@@ -60,16 +107,17 @@ static intptr_t keep_order(void *arg)
     CHECK_EQ(weft_rwlock_read(&rwlock), 0);
     weft_task *writer = NULL;
     struct sync_wait writing = {write_lock, &rwlock, WEFT_WAIT_RWLOCK};
-    writer = go(call_it, &writing);
-    wait_until_inside(writer, &writing);
+    writer = go(call_wait, &writing);
+    wait_until_blocked_in(writer, &writing);
     weft_task *readers[2];
-    for (int i = 0; i < 2; i++) { /* behind the writer, though others read */
-        readers[i] = go(call_it, &reading);
-        wait_until_inside(readers[i], &reading);
+    for (int i = 0; i < 2; i++) { /* behind the writer, although readers hold the lock */
+        readers[i] = go(call_wait, &reading);
+        wait_until_blocked_in(readers[i], &reading);
     }
     CHECK_EQ(weft_rwlock_try_read(&rwlock), -EAGAIN);
     CHECK_EQ(weft_cancel(writer), 0);
-    CHECK_EQ(weft_await(writer), -ECANCELED); /* the readers were kept by it alone */
+    /* the writer was the only reason why the readers waited */
+    CHECK_EQ(weft_await(writer), -ECANCELED);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_await(readers[i]), 0);
         CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
@@ -84,7 +132,7 @@ static intptr_t keep_order(void *arg)
     return 0;
 }
 
-static void a_writer_that_waits_goes_before_later_readers(void)
+static void rwlock_waiting_writer_precedes_later_readers(void)
 {
     run_under(EVERYWHERE, keep_order);
 }
@@ -108,18 +156,18 @@ static intptr_t end_waits(void *arg)
 }
 
 /* part of behaviour 32 */
-static void a_wait_ends_by_cancel_and_by_deadline(void)
+static void rwlock_wait_ends_by_cancel_and_deadline(void)
 {
     run_under(EVERYWHERE, end_waits);
 }
 
-/* ---- storms ---------------------------------------------------------------------------------- */
+/* ---- stress ---------------------------------------------------------------------------------- */
 
-enum { ROUNDS = 1500, CROWD = 6 };
+enum { ROUNDS = 1500, MANY_TASKS = 6 };
 
 struct page {
     weft_rwlock rwlock;
-    uint64_t text[4]; /* plain: all alike, but while somebody writes */
+    uint64_t text[4]; /* plain: all equal, except while a writer holds the lock */
     uint32_t rounds;
 };
 
@@ -133,12 +181,12 @@ static void read_page(struct page *page)
     CHECK_EQ(weft_rwlock_unlock(&page->rwlock), 0);
 }
 
-static void write_page(struct page *page, bool is_dawdling)
+static void write_page(struct page *page, bool is_slow)
 {
     CHECK_EQ(weft_rwlock_write(&page->rwlock), 0);
     for (int i = 0; i < 4; i++) {
         page->text[i]++;
-        if (is_dawdling && i == 1) {
+        if (is_slow && i == 1) {
             let_others_run();
         }
     }
@@ -176,25 +224,25 @@ static void *use_outside(void *arg)
 static void use_page(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
-    struct page page = {.rounds = ROUNDS / CROWD};
-    weft_task *tasks[CROWD];
-    for (int i = 0; i < CROWD; i++) {
+    struct page page = {.rounds = ROUNDS / MANY_TASKS};
+    weft_task *tasks[MANY_TASKS];
+    for (int i = 0; i < MANY_TASKS; i++) {
         tasks[i] = go_into(runtime, i % 3 == 0 ? write_often : read_often, &page);
     }
     pthread_t thread = start_thread(use_outside, &page);
-    CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
+    CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
     join_thread(thread);
     CHECK_EQ(page.text[0], 3 * page.rounds);
     CHECK_EQ(weft_rwlock_try_write(&page.rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(&page.rwlock), 0);
 }
 
-static void writers_are_alone_and_readers_see_what_is_whole(void)
+static void rwlock_writers_exclude_all_and_readers_see_whole_data(void)
 {
     open_under(EVERYWHERE, use_page);
 }
 
-/* ---- forced ends ----------------------------------------------------------------------------- */
+/* ---- forced close ---------------------------------------------------------------------------- */
 
 static void *read_outside(void *rwlock)
 {
@@ -217,33 +265,33 @@ static void wait_for_length(weft_rwlock *rwlock, unsigned length)
     }
 }
 
-static void a_forced_close_lets_those_behind_go_on(void)
+static void rwlock_forced_close_grants_the_waiters_behind(void)
 {
     static weft_rwlock rwlock;
     struct sync_wait wait = {write_lock, &rwlock, WEFT_WAIT_RWLOCK};
-    struct doomed doomed;
+    struct blocked blocked;
     CHECK_EQ(weft_rwlock_read(&rwlock), 0);
-    doom(&doomed, &wait);
+    start_blocked(&blocked, &wait);
     pthread_t thread = start_thread(read_outside, &rwlock);
     wait_for_length(&rwlock, 2);
-    close_by_force(&doomed);
+    close_by_force(&blocked);
     join_thread(thread);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
 }
 
-static void a_forced_close_passes_a_grant_on(void)
+static void rwlock_forced_close_passes_the_grant_on(void)
 {
     static weft_rwlock rwlock;
     struct sync_wait wait = {write_lock, &rwlock, WEFT_WAIT_RWLOCK};
-    struct doomed doomed;
+    struct blocked blocked;
     CHECK_EQ(weft_rwlock_write(&rwlock), 0);
-    doom(&doomed, &wait);
-    keep_busy(&doomed);
+    start_blocked(&blocked, &wait);
+    occupy_worker(&blocked);
     pthread_t thread = start_thread(read_outside, &rwlock);
     wait_for_length(&rwlock, 2);
-    CHECK_EQ(weft_rwlock_unlock(&rwlock), 0); /* the task's, which never runs again */
+    CHECK_EQ(weft_rwlock_unlock(&rwlock), 0); /* granted to the task, which never runs again */
     CHECK_EQ(weft_rwlock_try_read(&rwlock), -EAGAIN);
-    close_by_force(&doomed);
+    close_by_force(&blocked);
     join_thread(thread);
 }
 
@@ -258,7 +306,7 @@ static intptr_t end_while_writing(void *rwlock)
     return weft_rwlock_write(rwlock);
 }
 
-static void a_task_that_ends_while_it_writes_unlocks(void)
+static void rwlock_ending_writer_is_unlocked(void)
 {
     static weft_rwlock rwlock;
     wf_atomic_u32 reports = {0};
@@ -296,27 +344,28 @@ static intptr_t clean_up_after_readers(void *arg)
     CHECK_EQ(weft_rwlock_try_read(&rwlock), 0);
     CHECK_EQ(weft_rwlock_try_write(&rwlock), -EAGAIN);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), -EAGAIN); /* that of the task */
+    CHECK_EQ(weft_rwlock_try_write(&rwlock), -EAGAIN); /* the task holds it for reading */
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
     CHECK_EQ(weft_await(go(fail_while_reading, &rwlock)), -EIO);
     CHECK_EQ(weft_rwlock_try_write(&rwlock), 0);
     return weft_rwlock_unlock(&rwlock);
 }
 
-/* As sync.h says: nobody knows who reads. */
-static void a_task_that_ends_while_it_reads_needs_somebody_to_unlock(void)
+/* As sync.h says: the lock does not record its readers. */
+static void rwlock_ending_reader_is_not_unlocked(void)
 {
     run_under(EVERYWHERE, clean_up_after_readers);
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(wrong_calls_are_refused),
-    TAP_TEST(a_writer_that_waits_goes_before_later_readers),
-    TAP_TEST(a_wait_ends_by_cancel_and_by_deadline),
-    TAP_TEST_LIMIT(writers_are_alone_and_readers_see_what_is_whole, 60),
-    TAP_TEST(a_forced_close_lets_those_behind_go_on),
-    TAP_TEST(a_forced_close_passes_a_grant_on),
-    TAP_TEST(a_task_that_ends_while_it_writes_unlocks),
-    TAP_TEST(a_task_that_ends_while_it_reads_needs_somebody_to_unlock),
+    TAP_TEST(rwlock_refuses_wrong_calls),
+    TAP_TEST(rwlock_taking_a_free_lock_costs_budget),
+    TAP_TEST(rwlock_waiting_writer_precedes_later_readers),
+    TAP_TEST(rwlock_wait_ends_by_cancel_and_deadline),
+    TAP_TEST_LIMIT(rwlock_writers_exclude_all_and_readers_see_whole_data, 60),
+    TAP_TEST(rwlock_forced_close_grants_the_waiters_behind),
+    TAP_TEST(rwlock_forced_close_passes_the_grant_on),
+    TAP_TEST(rwlock_ending_writer_is_unlocked),
+    TAP_TEST(rwlock_ending_reader_is_not_unlocked),
 };
 TAP_MAIN(tests)

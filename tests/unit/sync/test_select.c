@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a select runs exactly one case, of those that can run any with the same chance; it waits
- *         for the first if none can, in tasks and in threads; it never meets itself; cancel,
- *         deadline and force end it, and then no case has run.
- * Method: scenes with one thing that happens, for each kind of case; many rounds counted for the
- *         fairness; storms are in test_select_storms.c.
+ * Goal:   a select runs exactly one case, each ready case with the same probability; it waits for
+ *         the first if none is ready, in tasks and in threads; it never pairs with itself; cancel,
+ *         deadline and forced close end it, and then no case has run.
+ * Method: scenes with one event, for each kind of case; many counted iterations for the fairness;
+ *         test_select_stress.c has the stress tests.
  */
 #include <string.h>
 
-#include "chan_aids.h"
-#include "fault_aids.h"
+#include "chan_helpers.h"
+#include "fault_helpers.h"
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static intptr_t ask_absurdly(void *arg)
+static intptr_t select_with_bad_arguments(void *arg)
 {
     (void)arg;
     weft_chan *chan = int_chan(0);
@@ -43,13 +43,13 @@ static intptr_t ask_absurdly(void *arg)
     return 0;
 }
 
-static void bad_arguments_are_refused(void)
+static void select_refuses_bad_arguments(void)
 {
-    run_under(ON_ONE_WORKER, ask_absurdly);
-    (void)ask_absurdly(NULL);
+    run_under(ON_ONE_WORKER, select_with_bad_arguments);
+    (void)select_with_bad_arguments(NULL);
 }
 
-/* ---- what can run at once -------------------------------------------------------------------- */
+/* ---- ready cases ----------------------------------------------------------------------------- */
 
 static intptr_t run_at_once(void *arg)
 {
@@ -69,7 +69,7 @@ static intptr_t run_at_once(void *arg)
     CHECK_EQ(weft_select(cases, 4, 0), 1);
     CHECK_EQ(cases[1].result, 0);
     CHECK_EQ(got, 7);
-    CHECK_EQ(weft_select(cases, 4, 1), -EAGAIN); /* it was taken */
+    CHECK_EQ(weft_select(cases, 4, 1), -EAGAIN); /* the item was taken */
     cases[0] = weft_case_send(out, &item);
     CHECK_EQ(weft_select(cases, 4, 1), 0);
     CHECK_EQ(weft_select(cases, 4, 1), -EAGAIN); /* full */
@@ -90,13 +90,13 @@ static intptr_t run_at_once(void *arg)
     return 0;
 }
 
-static void what_can_run_runs_at_once(void)
+static void select_runs_a_ready_case_at_once(void)
 {
     run_under(EVERYWHERE, run_at_once);
     (void)run_at_once(NULL);
 }
 
-static intptr_t ask_closed_ones(void *arg)
+static intptr_t select_on_closed_channels(void *arg)
 {
     (void)arg;
     weft_chan *chan = int_chan(1);
@@ -116,13 +116,13 @@ static intptr_t ask_closed_ones(void *arg)
     return 0;
 }
 
-static void a_closed_channel_can_always_run(void)
+static void select_closed_channel_is_always_ready(void)
 {
-    run_under(ON_ONE_WORKER, ask_closed_ones);
-    (void)ask_closed_ones(NULL);
+    run_under(ON_ONE_WORKER, select_on_closed_channels);
+    (void)select_on_closed_channels(NULL);
 }
 
-static intptr_t look_at_ended_tasks(void *arg)
+static intptr_t select_on_ended_tasks(void *arg)
 {
     (void)arg;
     wf_atomic_u32 cell = {0};
@@ -130,7 +130,7 @@ static intptr_t look_at_ended_tasks(void *arg)
     weft_task *standing = go(stand_by, &cell);
     weft_case cases[] = {
         weft_case_task(standing), weft_case_task(ended),
-        weft_case_task(ended), /* twice: either of them */
+        weft_case_task(ended), /* twice: either case may run */
     };
     wait_for_state(ended, WEFT_COMPLETED);
     for (int i = 0; i < 10; i++) {
@@ -141,13 +141,13 @@ static intptr_t look_at_ended_tasks(void *arg)
     }
     raise_by_one(&cell);
     CHECK_EQ(weft_await(standing), 0);
-    CHECK_EQ(weft_await(ended), 7); /* the handle is still ours */
+    CHECK_EQ(weft_await(ended), 7); /* the test still owns the handle */
     return 0;
 }
 
-static void a_task_that_has_ended_can_run(void)
+static void select_ended_task_is_ready(void)
 {
-    run_under(EVERYWHERE, look_at_ended_tasks);
+    run_under(EVERYWHERE, select_on_ended_tasks);
 }
 
 /* ---- fairness -------------------------------------------------------------------------------- */
@@ -164,18 +164,18 @@ static intptr_t count_choices(void *arg)
     for (int i = 0; i < READY; i++) {
         chans[i] = int_chan(1);
     }
-    /* Those that can run stand together, with others beside them: a choice that begins anywhere and
-     * takes the next would like the first of them best. */
+    /* The ready cases are adjacent, with others beside them: a choice that begins anywhere and
+     * takes the next ready case would prefer the first of these. */
     for (int i = 0; i < 7; i++) {
         cases[i] = weft_case_recv(i < READY ? chans[i] : empty, &item);
     }
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < READY; i++) {
-            (void)weft_try_send(chans[i], &item); /* the one that was taken */
+            (void)weft_try_send(chans[i], &item); /* refills the channel that was taken from */
         }
         counts[weft_select(cases, 7, round % 2)]++;
     }
-    for (int i = 0; i < 7; i++) { /* a thousand each; five deviations are 137 */
+    for (int i = 0; i < 7; i++) { /* a thousand each; five standard deviations are 137 */
         CHECK(i < READY ? counts[i] > 863 && counts[i] < 1137 : counts[i] == 0);
     }
     for (int i = 0; i < READY; i++) {
@@ -185,8 +185,8 @@ static intptr_t count_choices(void *arg)
     return 0;
 }
 
-/* behaviour 52: select favours nobody */
-static void of_several_each_has_the_same_chance(void)
+/* behaviour 52: select is fair */
+static void select_chooses_ready_cases_evenly(void)
 {
     run_under(ON_ONE_WORKER, count_choices);
     (void)count_choices(NULL);
@@ -194,14 +194,14 @@ static void of_several_each_has_the_same_chance(void)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* One who waits for all kinds at once. */
+/* A task that waits for all kinds of cases at once. */
 struct choice {
     weft_chan *in;
     weft_chan *out;
     weft_task *task;
     weft_time at;
     int got;   /* plain: read after its end */
-    int given; /* what it sends */
+    int given; /* the item that it sends */
     weft_case cases[5];
     int ran;
     wf_atomic_u32 is_over;
@@ -214,7 +214,7 @@ static intptr_t choose(void *arg)
     choice->cases[1] = weft_case_send(choice->out, &choice->given);
     choice->cases[2] = weft_case_task(choice->task);
     choice->cases[3] = weft_case_time(choice->at);
-    choice->cases[4] = weft_case_recv(choice->in, &choice->got); /* the same once more */
+    choice->cases[4] = weft_case_recv(choice->in, &choice->got); /* the same channel once more */
     choice->ran = weft_select(choice->cases, 5, 0);
     return choice->ran < 0 ? choice->ran : 0;
 }
@@ -227,7 +227,7 @@ static void *choose_in_thread(void *arg)
 
 enum event { AN_ITEM, A_RECEIVER, A_CLOSE_OF_IN, A_CLOSE_OF_OUT, AN_END, A_TIME, EVENTS };
 
-/* Sets the scene, and lets something happen to it. */
+/* Causes one event for the waiting select. */
 static void cause(struct choice *choice, enum event event)
 {
     switch (event) {
@@ -247,7 +247,7 @@ static void cause(struct choice *choice, enum event event)
         raise_by_one(&choice->is_over);
         break;
     default:
-        break; /* the time comes by itself */
+        break; /* the timer expires */
     }
 }
 
@@ -277,7 +277,7 @@ static void check_choice(const struct choice *choice, enum event event)
         break;
     }
     CHECK_EQ(choice->got, event == AN_ITEM ? 11 : -1);
-    CHECK_EQ(waiting_in(choice->in) + waiting_in(choice->out), 0); /* it has left everything */
+    CHECK_EQ(waiting_in(choice->in) + waiting_in(choice->out), 0); /* it waits in no queue */
 }
 
 static void choice_init(struct choice *choice, enum event event)
@@ -318,7 +318,7 @@ static intptr_t wait_for_each_kind(void *arg)
     return 0;
 }
 
-static void it_waits_for_the_first(void)
+static void select_waits_for_the_first_event(void)
 {
     run_under(EVERYWHERE, wait_for_each_kind);
 }
@@ -342,7 +342,7 @@ static void wait_in_a_thread(weft_runtime *runtime, const struct setting *settin
     }
 }
 
-static void a_thread_waits_for_the_first_too(void)
+static void select_waits_in_a_thread(void)
 {
     open_under(EVERYWHERE, wait_in_a_thread);
 }
@@ -357,7 +357,7 @@ static intptr_t end_the_wait(void *arg)
         if (is_deadline) {
             weft_deadline(weft_in(WEFT_MILLISECOND));
             CHECK_EQ(choose(&choice), -ETIMEDOUT);
-            CHECK_EQ(choose(&choice), -ETIMEDOUT); /* it has passed */
+            CHECK_EQ(choose(&choice), -ETIMEDOUT); /* the deadline has passed */
             weft_deadline(WEFT_NEVER);
         } else {
             weft_task *task = go(choose, &choice);
@@ -372,40 +372,40 @@ static intptr_t end_the_wait(void *arg)
     return 0;
 }
 
-static void cancel_and_deadline_end_it(void)
+static void select_ends_by_cancel_and_deadline(void)
 {
     run_under(EVERYWHERE, end_the_wait);
 }
 
-/* ---- meeting --------------------------------------------------------------------------------- */
+/* ---- select against select ------------------------------------------------------------------- */
 
-struct meeting {
+struct pairing {
     weft_chan *chan;
     int given;
     int got;
     int ran;
 };
 
-/* Sends and receives on the same channel, whichever comes first. */
-static intptr_t meet(void *arg)
+/* Sends and receives on the same channel, whichever is ready first. */
+static intptr_t pair_up(void *arg)
 {
-    struct meeting *meeting = arg;
+    struct pairing *pairing = arg;
     weft_case cases[] = {
-        weft_case_send(meeting->chan, &meeting->given),
-        weft_case_recv(meeting->chan, &meeting->got),
+        weft_case_send(pairing->chan, &pairing->given),
+        weft_case_recv(pairing->chan, &pairing->got),
     };
-    CHECK_EQ(weft_select(cases, 2, 1), -EAGAIN); /* alone it does not meet itself */
-    meeting->ran = weft_select(cases, 2, 0);
-    return meeting->ran < 0 ? meeting->ran : 0;
+    CHECK_EQ(weft_select(cases, 2, 1), -EAGAIN); /* a select does not pair with itself */
+    pairing->ran = weft_select(cases, 2, 0);
+    return pairing->ran < 0 ? pairing->ran : 0;
 }
 
-static intptr_t let_two_meet(void *arg)
+static intptr_t pair_two_selects(void *arg)
 {
     (void)arg;
     weft_chan *chan = int_chan(0);
-    struct meeting first = {.chan = chan, .given = 1, .got = -1};
-    struct meeting second = {.chan = chan, .given = 2, .got = -1};
-    weft_task *task = go(meet, &first);
+    struct pairing first = {.chan = chan, .given = 1, .got = -1};
+    struct pairing second = {.chan = chan, .given = 2, .got = -1};
+    weft_task *task = go(pair_up, &first);
     wait_until_waiting(chan, 2);
     weft_case cases[] = {weft_case_send(chan, &second.given), weft_case_recv(chan, &second.got)};
     second.ran = weft_select(cases, 2, 0);
@@ -418,14 +418,14 @@ static intptr_t let_two_meet(void *arg)
     return 0;
 }
 
-static void two_selects_meet_and_none_meets_itself(void)
+static void select_pairs_with_another_select_never_with_itself(void)
 {
-    run_under(EVERYWHERE, let_two_meet);
+    run_under(EVERYWHERE, pair_two_selects);
 }
 
 /* ---- many cases ------------------------------------------------------------------------------ */
 
-static intptr_t ask_for_many(void *arg)
+static intptr_t select_of_many_cases(void *arg)
 {
     enum { CASES = 100 };
     static weft_chan *chans[CASES];
@@ -453,13 +453,13 @@ static intptr_t ask_for_many(void *arg)
     return 0;
 }
 
-static void there_may_be_many_cases(void)
+static void select_supports_many_cases(void)
 {
-    run_under(ON_ONE_WORKER, ask_for_many);
-    (void)ask_for_many(NULL);
+    run_under(ON_ONE_WORKER, select_of_many_cases);
+    (void)select_of_many_cases(NULL);
 }
 
-static void up_to_16_cases_need_no_memory(void)
+static void select_of_up_to_16_cases_allocates_nothing(void)
 {
     struct faults faults = {0};
     while (faults_next(&faults)) {
@@ -479,10 +479,10 @@ static void up_to_16_cases_need_no_memory(void)
         faults.refused += many < 0 ? 1 : 0;
         weft_chan_drop(chan);
     }
-    CHECK_EQ(faults.refused, 2); /* one allocation: alone, and when all memory is gone */
+    CHECK_EQ(faults.refused, 2); /* one allocation: refused once, and when all memory is refused */
 }
 
-static void a_channel_that_cannot_grow_is_an_error(void)
+static void select_returns_error_if_a_channel_cannot_grow(void)
 {
     struct faults faults = {0};
     while (faults_next(&faults)) {
@@ -500,16 +500,16 @@ static void a_channel_that_cannot_grow_is_an_error(void)
     CHECK(faults.refused >= 1);
 }
 
-/* ---- by force -------------------------------------------------------------------------------- */
+/* ---- forced close ---------------------------------------------------------------------------- */
 
 static intptr_t choose_shielded(void *arg)
 {
     CHECK_EQ(weft_shield(1), 0);
     (void)choose(arg);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
-static void who_is_ended_by_force_leaves_everything(void)
+static void select_forced_close_removes_all_its_waits(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
@@ -526,7 +526,7 @@ static void who_is_ended_by_force_leaves_everything(void)
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(waiting_in(choice.in) + waiting_in(choice.out), 0);
         CHECK_EQ(weft_try_send(choice.in, &item), -EAGAIN);
-        choice_done(&choice, A_TIME); /* its end wakes nobody */
+        choice_done(&choice, A_TIME); /* its end wakes no task */
         CHECK_EQ(weft_runtime_close(outer, -1), 0);
     }
 }
@@ -541,11 +541,11 @@ static intptr_t choose_of_many_shielded(void *chan)
         cases[i] = weft_case_recv(chan, &items[i]);
     }
     (void)weft_select(cases, MANY, 0);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
-/* The sanitizers say whether its memory is lost. */
-static void who_is_ended_by_force_gives_its_memory_back(void)
+/* LeakSanitizer reports lost memory. */
+static void select_forced_close_frees_its_memory(void)
 {
     weft_runtime *runtime = NULL;
     weft_chan *chan;
@@ -556,7 +556,7 @@ static void who_is_ended_by_force_gives_its_memory_back(void)
     wait_for_state(task, WEFT_BLOCKED);
     CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
     CHECK_EQ(weft_await(task), -ECANCELED);
-    CHECK_EQ(weft_try_send(chan, &item), -EAGAIN); /* nobody waits */
+    CHECK_EQ(weft_try_send(chan, &item), -EAGAIN); /* no task waits */
     weft_chan_drop(chan);
 }
 
@@ -565,7 +565,7 @@ struct hog {
     wf_atomic_u32 is_over;
 };
 
-static intptr_t keep_the_worker(void *arg)
+static intptr_t occupy_until_over(void *arg)
 {
     struct hog *hog = arg;
     raise_by_one(&hog->is_running);
@@ -587,12 +587,12 @@ static intptr_t receive_either_and_stay(void *arg)
     CHECK_EQ(weft_shield(1), 0);
     choice->ran = weft_select(cases, 2, 0);
     (void)weft_sleep_until(WEFT_NEVER);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
-/* An item that was handed to a select whose task never ran again is in the channel.  Where the task
- * has run once more, before its runtime went, the item is the task's. */
-static void an_item_for_one_who_is_gone_comes_back(void)
+/* An item that was granted to a select whose task never ran again is back in the channel.  If the
+ * task ran once more before its runtime was freed, the task has the item. */
+static void select_forced_close_returns_a_granted_item(void)
 {
     for (struct tour tour = {.which = ON_ONE_WORKER}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
@@ -603,14 +603,15 @@ static void an_item_for_one_who_is_gone_comes_back(void)
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         weft_task *task = go_into(runtime, receive_either_and_stay, &choice);
         wait_until_waiting(choice.in, 1);
-        weft_task *keeper = go_into(runtime, keep_the_worker, &hog);
+        weft_task *keeper = go_into(runtime, occupy_until_over, &hog);
         wait_for(&hog.is_running, 1);
         CHECK_EQ(wf_thread_start(&closer, close_by_force, runtime, NULL), 0);
-        while (wf_load_acquire(&runtime->is_leaving) != WF_LEAVE_NOW) { /* the closer's */
+        while (wf_load_acquire(&runtime->shutdown.exit_mode) !=
+               WF_EXIT_NOW) { /* set by the closer */
             (void)sched_yield();
         }
         send_int(choice.in, 11);
-        CHECK_EQ(waiting_in(choice.out), 1); /* the worker is kept: it has not noticed */
+        CHECK_EQ(waiting_in(choice.out), 1); /* the worker is occupied: the task has not run */
         raise_by_one(&hog.is_over);
         CHECK_EQ(wf_thread_join(closer), 0);
         CHECK_EQ(weft_await(task), -ECANCELED);
@@ -624,20 +625,20 @@ static void an_item_for_one_who_is_gone_comes_back(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(bad_arguments_are_refused),
-    TAP_TEST(what_can_run_runs_at_once),
-    TAP_TEST(a_closed_channel_can_always_run),
-    TAP_TEST(a_task_that_has_ended_can_run),
-    TAP_TEST(of_several_each_has_the_same_chance),
-    TAP_TEST(it_waits_for_the_first),
-    TAP_TEST(a_thread_waits_for_the_first_too),
-    TAP_TEST(cancel_and_deadline_end_it),
-    TAP_TEST(two_selects_meet_and_none_meets_itself),
-    TAP_TEST(there_may_be_many_cases),
-    TAP_TEST(up_to_16_cases_need_no_memory),
-    TAP_TEST(a_channel_that_cannot_grow_is_an_error),
-    TAP_TEST(who_is_ended_by_force_leaves_everything),
-    TAP_TEST(who_is_ended_by_force_gives_its_memory_back),
-    TAP_TEST(an_item_for_one_who_is_gone_comes_back),
+    TAP_TEST(select_refuses_bad_arguments),
+    TAP_TEST(select_runs_a_ready_case_at_once),
+    TAP_TEST(select_closed_channel_is_always_ready),
+    TAP_TEST(select_ended_task_is_ready),
+    TAP_TEST(select_chooses_ready_cases_evenly),
+    TAP_TEST(select_waits_for_the_first_event),
+    TAP_TEST(select_waits_in_a_thread),
+    TAP_TEST(select_ends_by_cancel_and_deadline),
+    TAP_TEST(select_pairs_with_another_select_never_with_itself),
+    TAP_TEST(select_supports_many_cases),
+    TAP_TEST(select_of_up_to_16_cases_allocates_nothing),
+    TAP_TEST(select_returns_error_if_a_channel_cannot_grow),
+    TAP_TEST(select_forced_close_removes_all_its_waits),
+    TAP_TEST(select_forced_close_frees_its_memory),
+    TAP_TEST(select_forced_close_returns_a_granted_item),
 };
 TAP_MAIN(tests)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   the queue of those who wait: first in, first granted; who leaves is not granted anything,
- *         who was granted something has it, and who cannot take it passes it on; who stands in
- *         several queues is granted one thing only.
- * Method: a box with tokens made of the queue and nothing else; its takers are tasks and threads
- *         that are cancelled, run out of time, or are ended by force.
+ * Goal:   the wait queue is first in, first granted; a waiter that leaves is granted nothing, a
+ *         waiter that was granted something has it, and a waiter that cannot take it passes it on;
+ *         a waiter in several queues is granted one thing only.
+ * Method: a box with tokens built from the queue alone; its takers are tasks and threads that are
+ *         cancelled, exceed a deadline, or are ended by a forced close.
  */
-#include "sched_aids.h"
+#include "sched_helpers.h"
 #include "sync/sync.h"
 
-/* Tokens, each with plain data that goes from who put it to who takes it. */
+/* Tokens, each with plain data that passes from the putter to the taker. */
 struct box {
     struct wf_waitq queue;
     unsigned tokens; /* [locked] */
-    int data;        /* plain: whoever has a token may use it */
+    int data;        /* plain: only a holder of a token uses it */
 };
 
 static void put(struct box *box);
@@ -73,7 +73,7 @@ static void wait_until_waiting(struct box *box, size_t count)
     }
 }
 
-/* ---- one token goes round -------------------------------------------------------------------- */
+/* ---- one token for many takers --------------------------------------------------------------- */
 
 enum { ROUNDS = 200 };
 
@@ -120,25 +120,25 @@ static intptr_t share_a_token(void *arg)
     return 0;
 }
 
-static void what_is_granted_is_had_by_one(void)
+static void waitq_grant_goes_to_one_waiter(void)
 {
     run_under(EVERYWHERE, share_a_token);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-struct turn {
+struct ticket {
     struct box *box;
     int *order; /* plain: passed on with the token */
     int number;
 };
 
-static intptr_t take_a_turn(void *arg)
+static intptr_t take_in_order(void *arg)
 {
-    struct turn *turn = arg;
-    CHECK_EQ(take(turn->box), 0);
-    turn->order[turn->box->data++] = turn->number;
-    put(turn->box);
+    struct ticket *ticket = arg;
+    CHECK_EQ(take(ticket->box), 0);
+    ticket->order[ticket->box->data++] = ticket->number;
+    put(ticket->box);
     return 0;
 }
 
@@ -148,13 +148,13 @@ static intptr_t queue_up(void *arg)
     enum { COUNT = 10 };
     struct box box = {0};
     int order[COUNT];
-    struct turn turns[COUNT];
+    struct ticket turns[COUNT];
     weft_task *tasks[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        turns[i] = (struct turn){&box, order, i};
-        tasks[i] = go(take_a_turn, &turns[i]);
+        turns[i] = (struct ticket){&box, order, i};
+        tasks[i] = go(take_in_order, &turns[i]);
         wait_until_waiting(&box, (size_t)i + 1);
-        wait_for_state(tasks[i], WEFT_BLOCKED); /* its record is there */
+        wait_for_state(tasks[i], WEFT_BLOCKED); /* its wait record is set */
         CHECK_EQ(info_of(tasks[i]).wait, WEFT_WAIT_SEMAPHORE);
         CHECK(info_of(tasks[i]).wait_object == &box);
     }
@@ -166,31 +166,31 @@ static intptr_t queue_up(void *arg)
     return 0;
 }
 
-static void who_came_first_is_granted_first(void)
+static void waitq_grants_in_order(void)
 {
     run_under(EVERYWHERE, queue_up);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-static intptr_t take_it(void *arg)
+static intptr_t take_token(void *arg)
 {
     return take(arg);
 }
 
-static intptr_t take_it_in_time(void *arg)
+static intptr_t take_token_until_deadline(void *arg)
 {
     (void)weft_deadline(weft_in(WEFT_MILLISECOND));
     return take(arg);
 }
 
-static intptr_t leave(void *arg)
+static intptr_t cancel_and_time_out(void *arg)
 {
     (void)arg;
     struct box box = {0};
     weft_task *tasks[4];
     for (int i = 0; i < 4; i++) {
-        tasks[i] = go(take_it, &box);
+        tasks[i] = go(take_token, &box);
         wait_until_waiting(&box, (size_t)i + 1);
     }
     const int leaving[] = {1, 3, 0};
@@ -199,7 +199,7 @@ static intptr_t leave(void *arg)
         CHECK_EQ(weft_await(tasks[leaving[i]]), -ECANCELED);
     }
     CHECK_EQ(waiting_in(&box), 1);
-    CHECK_EQ(weft_await(go(take_it_in_time, &box)), -ETIMEDOUT);
+    CHECK_EQ(weft_await(go(take_token_until_deadline, &box)), -ETIMEDOUT);
     CHECK_EQ(waiting_in(&box), 1);
     put(&box);
     CHECK_EQ(weft_await(tasks[2]), 0);
@@ -207,12 +207,12 @@ static intptr_t leave(void *arg)
     return 0;
 }
 
-static void who_leaves_is_granted_nothing(void)
+static void waitq_waiter_that_leaves_is_granted_nothing(void)
 {
-    run_under(EVERYWHERE, leave);
+    run_under(EVERYWHERE, cancel_and_time_out);
 }
 
-/* A storm: each token is taken or is still there, whoever was cancelled when. */
+/* Stress: each token is taken or is still in the box, whichever taker was cancelled when. */
 static intptr_t cancel_and_grant(void *arg)
 {
     (void)arg;
@@ -220,7 +220,7 @@ static intptr_t cancel_and_grant(void *arg)
     struct box box = {0};
     weft_task *tasks[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        tasks[i] = go(take_it, &box);
+        tasks[i] = go(take_token, &box);
     }
     for (int i = 0; i < COUNT; i++) {
         put(&box);
@@ -237,12 +237,12 @@ static intptr_t cancel_and_grant(void *arg)
     return 0;
 }
 
-static void nothing_is_lost_between_a_cancel_and_a_grant(void)
+static void waitq_cancel_racing_grant_loses_nothing(void)
 {
     run_under(EVERYWHERE, cancel_and_grant);
 }
 
-/* ---- by force -------------------------------------------------------------------------------- */
+/* ---- forced close ---------------------------------------------------------------------------- */
 
 static intptr_t take_behind_a_shield(void *arg)
 {
@@ -250,9 +250,9 @@ static intptr_t take_behind_a_shield(void *arg)
     return take(arg);
 }
 
-/* Half of them wait when the runtime is ended by force; the others have just been granted a token,
- * and are ended before they can take it, or after. */
-static void a_forced_close_takes_waiters_out_and_passes_on(void)
+/* Half of the tasks wait at the forced close; the others have just been granted a token, and end
+ * before or after they take it. */
+static void waitq_forced_close_removes_waiters_and_passes_grants_on(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         enum { COUNT = 10 };
@@ -266,7 +266,7 @@ static void a_forced_close_takes_waiters_out_and_passes_on(void)
         wait_until_waiting(&box, COUNT);
         CHECK_EQ(weft_stop_the_world(runtime), 0);
         for (int i = 0; i < COUNT / 2; i++) {
-            put(&box); /* nobody runs who could take it */
+            put(&box); /* no task that could take it runs */
         }
         CHECK_EQ(weft_start_the_world(runtime), 0);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
@@ -279,8 +279,8 @@ static void a_forced_close_takes_waiters_out_and_passes_on(void)
     }
 }
 
-/* The node of a future, say, that is dropped after it was granted. */
-static void who_cannot_take_it_passes_it_on(void)
+/* For example the node of a future that is dropped after it was granted. */
+static void waitq_abandoned_grant_is_passed_on(void)
 {
     struct box box = {0};
     struct wf_wait_node first;
@@ -302,7 +302,7 @@ static void who_cannot_take_it_passes_it_on(void)
 
 /* ---- in several queues ----------------------------------------------------------------------- */
 
-static void who_stands_in_two_queues_is_granted_one_thing(void)
+static void waitq_waiter_in_two_queues_is_granted_by_one(void)
 {
     struct box boxes[2] = {0};
     struct wf_selection selection;
@@ -325,12 +325,12 @@ static void who_stands_in_two_queues_is_granted_one_thing(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(what_is_granted_is_had_by_one),
-    TAP_TEST(who_came_first_is_granted_first),
-    TAP_TEST(who_leaves_is_granted_nothing),
-    TAP_TEST(nothing_is_lost_between_a_cancel_and_a_grant),
-    TAP_TEST(a_forced_close_takes_waiters_out_and_passes_on),
-    TAP_TEST(who_cannot_take_it_passes_it_on),
-    TAP_TEST(who_stands_in_two_queues_is_granted_one_thing),
+    TAP_TEST(waitq_grant_goes_to_one_waiter),
+    TAP_TEST(waitq_grants_in_order),
+    TAP_TEST(waitq_waiter_that_leaves_is_granted_nothing),
+    TAP_TEST(waitq_cancel_racing_grant_loses_nothing),
+    TAP_TEST(waitq_forced_close_removes_waiters_and_passes_grants_on),
+    TAP_TEST(waitq_abandoned_grant_is_passed_on),
+    TAP_TEST(waitq_waiter_in_two_queues_is_granted_by_one),
 };
 TAP_MAIN(tests)

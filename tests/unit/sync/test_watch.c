@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a watch shows its newest value whole, with its number; who waits hears of a new one; a
- *         borrowed value does not change; modifications do not get lost; nobody waits for a reader.
- * Method: one thread with several borrows; then writers, readers and those who modify at the same
- *         time, with values in which every part must agree.
+ * Goal:   a watch shows its newest value complete, with its version; a waiter sees a new version; a
+ *         borrowed value does not change; modifications are not lost; no writer waits for a reader.
+ * Method: one thread with several borrows; then concurrent writers, readers and modifiers, with
+ *         values in which every part must agree.
  */
-#include "chan_aids.h"
-#include "fault_aids.h"
+#include "abandon_helpers.h"
+#include "chan_helpers.h"
+#include "fault_helpers.h"
 
-/* All parts are the same number in a value that is whole. */
+/* All parts of a complete value hold the same number. */
 struct value {
     uint64_t parts[5];
 };
@@ -63,7 +64,7 @@ static bool change_nothing(void *arg, void *unused)
     return false;
 }
 
-static void bad_arguments_are_refused(void)
+static void watch_refuses_bad_arguments(void)
 {
     weft_watch *watch = NULL;
     struct value value = value_of(1);
@@ -90,18 +91,18 @@ static void bad_arguments_are_refused(void)
     weft_watch_drop(watch);
 }
 
-static void every_version_has_its_number(void)
+static void watch_numbers_every_version(void)
 {
     weft_watch *watch = watch_of(10);
     uint64_t seen = 0;
     uint64_t version = 0;
     CHECK_EQ(weft_watch_version(watch), 1);
-    CHECK_EQ(weft_watch_wait(watch, &seen), 0); /* the first is news, too */
+    CHECK_EQ(weft_watch_wait(watch, &seen), 0); /* the first version is new, too */
     CHECK_EQ(seen, 1);
     CHECK_EQ(set(watch, 11), 0);
     CHECK_EQ(set(watch, 12), 0);
     CHECK_EQ(weft_watch_wait(watch, &seen), 0);
-    CHECK_EQ(seen, 3); /* one was missed */
+    CHECK_EQ(seen, 3); /* one version was missed */
     CHECK_EQ(get(watch, &version), 12);
     CHECK_EQ(version, 3);
     CHECK_EQ(weft_watch_modify(watch, add_one, NULL), 1);
@@ -114,7 +115,7 @@ static void every_version_has_its_number(void)
     CHECK_EQ(weft_watch_close(watch), -EPIPE);
     CHECK_EQ(set(watch, 1), -EPIPE);
     CHECK_EQ(weft_watch_modify(watch, add_one, NULL), -EPIPE);
-    CHECK_EQ(weft_watch_wait(watch, &seen), 0); /* what was there before the close */
+    CHECK_EQ(weft_watch_wait(watch, &seen), 0); /* the value before the close */
     CHECK_EQ(weft_watch_wait(watch, &seen), -EPIPE);
     CHECK_EQ(get(watch, NULL), 13);
     weft_watch *other = weft_watch_ref(watch);
@@ -123,7 +124,7 @@ static void every_version_has_its_number(void)
     weft_watch_drop(other);
 }
 
-static void a_borrowed_value_stays_as_it_is(void)
+static void watch_borrowed_value_does_not_change(void)
 {
     weft_watch *watch = watch_of(1);
     const void *borrowed[6];
@@ -138,9 +139,9 @@ static void a_borrowed_value_stays_as_it_is(void)
     }
     const void *first = weft_watch_borrow(watch, NULL);
     const void *second = weft_watch_borrow(watch, NULL);
-    CHECK(first == second); /* nothing was copied */
+    CHECK(first == second); /* not copied */
     CHECK_EQ(weft_watch_close(watch), 0);
-    CHECK_EQ(set(watch, 50), -EPIPE); /* with a block of its own, which it gives back */
+    CHECK_EQ(set(watch, 50), -EPIPE); /* with a block of its own, which the failed set frees */
     weft_watch_return(watch, first);
     CHECK_EQ(number_of(second), 7);
     weft_watch_return(watch, second);
@@ -150,7 +151,7 @@ static void a_borrowed_value_stays_as_it_is(void)
     weft_watch_drop(watch);
 }
 
-static void without_memory_nothing_changes(void)
+static void watch_without_memory_changes_nothing(void)
 {
     struct faults faults = {0};
     while (faults_next(&faults)) {
@@ -180,10 +181,10 @@ static void without_memory_nothing_changes(void)
 
 struct watcher {
     weft_watch *watch;
-    uint64_t last; /* what it saw last */
+    uint64_t last; /* the number that it saw last */
 };
 
-/* Until it is closed: numbers and versions only grow, and the last one is seen. */
+/* Reads until the close: numbers and versions only grow, and the last one is seen. */
 static intptr_t watch_it(void *arg)
 {
     struct watcher *watcher = arg;
@@ -220,7 +221,7 @@ static intptr_t modify_often(void *arg)
 static void watch_while_it_changes(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
-    weft_watch *watch = watch_of(1); /* the number is that of the version */
+    weft_watch *watch = watch_of(1); /* the number equals the version */
     struct watcher watchers[4];
     weft_task *tasks[3];
     weft_task *writers[2];
@@ -236,7 +237,7 @@ static void watch_while_it_changes(weft_runtime *runtime, const struct setting *
         writers[i] = go_into(runtime, modify_often, watch);
     }
     CHECK_EQ(weft_await_all(writers, 2, NULL), 0);
-    CHECK_EQ(get(watch, NULL), 401); /* none got lost */
+    CHECK_EQ(get(watch, NULL), 401); /* no modification is lost */
     CHECK_EQ(weft_watch_close(watch), 0);
     CHECK_EQ(weft_await_all(tasks, 3, NULL), 0);
     CHECK_EQ(wf_thread_join(thread), 0);
@@ -246,12 +247,12 @@ static void watch_while_it_changes(weft_runtime *runtime, const struct setting *
     weft_watch_drop(watch);
 }
 
-static void those_who_wait_see_whole_values_and_the_last(void)
+static void watch_waiters_see_complete_values_and_the_last(void)
 {
     open_under(EVERYWHERE, watch_while_it_changes);
 }
 
-static intptr_t wait_for_news(void *arg)
+static intptr_t wait_for_version(void *arg)
 {
     uint64_t seen = 1;
     return weft_watch_wait(arg, &seen);
@@ -260,32 +261,32 @@ static intptr_t wait_for_news(void *arg)
 static intptr_t end_the_waits(void *arg)
 {
     (void)arg;
-    enum { CROWD = 50 }; /* more than are woken at once */
+    enum { MANY_TASKS = 50 }; /* more than one wake-up batch */
     weft_watch *watch = watch_of(1);
-    weft_task *tasks[CROWD];
-    weft_task *task = go(wait_for_news, watch);
+    weft_task *tasks[MANY_TASKS];
+    weft_task *task = go(wait_for_version, watch);
     wait_for_state(task, WEFT_BLOCKED);
     CHECK_EQ(info_of(task).wait, WEFT_WAIT_RECEIVE);
     CHECK(info_of(task).wait_object == watch);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
     weft_deadline(weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(wait_for_news(watch), -ETIMEDOUT);
-    CHECK_EQ(wait_for_news(watch), -ETIMEDOUT);
+    CHECK_EQ(wait_for_version(watch), -ETIMEDOUT);
+    CHECK_EQ(wait_for_version(watch), -ETIMEDOUT);
     weft_deadline(WEFT_NEVER);
-    for (int i = 0; i < CROWD; i++) {
-        tasks[i] = go(wait_for_news, watch);
+    for (int i = 0; i < MANY_TASKS; i++) {
+        tasks[i] = go(wait_for_version, watch);
     }
-    for (int i = 0; i < CROWD; i++) {
+    for (int i = 0; i < MANY_TASKS; i++) {
         wait_for_state(tasks[i], WEFT_BLOCKED);
     }
     CHECK_EQ(set(watch, 5), 0);
-    CHECK_EQ(weft_await_all(tasks, CROWD, NULL), 0);
+    CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
     weft_watch_drop(watch);
     return 0;
 }
 
-static void news_cancel_and_deadline_end_a_wait(void)
+static void watch_wait_ends_by_set_cancel_and_deadline(void)
 {
     run_under(EVERYWHERE, end_the_waits);
 }
@@ -293,11 +294,11 @@ static void news_cancel_and_deadline_end_a_wait(void)
 static intptr_t wait_shielded(void *arg)
 {
     CHECK_EQ(weft_shield(1), 0);
-    (void)wait_for_news(arg);
-    tap_fail(__FILE__, __LINE__, "it is never resumed");
+    (void)wait_for_version(arg);
+    tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
-static void who_is_ended_by_force_leaves_it(void)
+static void watch_forced_close_removes_the_waiter(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_runtime *runtime = NULL;
@@ -307,18 +308,59 @@ static void who_is_ended_by_force_leaves_it(void)
         wait_for_state(task, WEFT_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
-        CHECK_EQ(set(watch, 2), 0); /* to nobody who waits */
+        CHECK_EQ(set(watch, 2), 0); /* no task waits */
         weft_watch_drop(watch);
     }
 }
 
+static bool add_one_and_yield(void *value, void *arg)
+{
+    CHECK_EQ(weft_yield(), 0);
+    return add_one(value, arg);
+}
+
+static bool fail_to_add(void *value, void *arg)
+{
+    (void)value;
+    (void)arg;
+    weft_fail(-EIO, "no more of this");
+}
+
+static intptr_t modify_and_yield(void *arg)
+{
+    return weft_watch_modify(arg, add_one_and_yield, NULL);
+}
+
+static intptr_t modify_and_fail(void *arg)
+{
+    return weft_watch_modify(arg, fail_to_add, NULL);
+}
+
+static intptr_t await_failed_modify(void *arg)
+{
+    CHECK_EQ(weft_await(go(modify_and_fail, arg)), -EIO);
+    return 0;
+}
+
+static void watch_modify_whose_function_never_returns_frees_its_copy(void)
+{
+    const uint64_t at_first = blocks_out();
+    weft_watch *watch = watch_of(1);
+    CHECK_EQ(weft_run(await_failed_modify, watch, NULL), 0);
+    abandon_in_yield(modify_and_yield, watch);
+    CHECK_EQ(weft_watch_modify(watch, add_one, NULL), 1);
+    weft_watch_drop(watch);
+    CHECK_EQ(blocks_out(), at_first);
+}
+
 static const struct tap_test tests[] = {
-    TAP_TEST(bad_arguments_are_refused),
-    TAP_TEST(every_version_has_its_number),
-    TAP_TEST(a_borrowed_value_stays_as_it_is),
-    TAP_TEST(without_memory_nothing_changes),
-    TAP_TEST(those_who_wait_see_whole_values_and_the_last),
-    TAP_TEST(news_cancel_and_deadline_end_a_wait),
-    TAP_TEST(who_is_ended_by_force_leaves_it),
+    TAP_TEST(watch_refuses_bad_arguments),
+    TAP_TEST(watch_numbers_every_version),
+    TAP_TEST(watch_borrowed_value_does_not_change),
+    TAP_TEST(watch_without_memory_changes_nothing),
+    TAP_TEST(watch_waiters_see_complete_values_and_the_last),
+    TAP_TEST(watch_wait_ends_by_set_cancel_and_deadline),
+    TAP_TEST(watch_forced_close_removes_the_waiter),
+    TAP_TEST(watch_modify_whose_function_never_returns_frees_its_copy),
 };
 TAP_MAIN(tests)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a timer fires at the first look after the tick in which its deadline lies: never before,
- *         never later, however old the wheel is and however far away the deadline.
- * Method: tables of ages and distances; then random arms, disarms and looks beside an array that is
- *         searched from end to end, with a seed that the harness prints.
+ * Goal:   a timer fires at the first advance after the tick in which its deadline lies: never
+ *         before, never later, however old the wheel is and however far away the deadline.
+ * Method: tables of ages and distances; then random arms, disarms and advances compared with an
+ *         array that is searched from end to end, with a seed that the harness prints.
  */
 #include <stdlib.h>
 
@@ -23,8 +23,8 @@ static struct wf_timer *pop(struct wf_list *due)
     return link != NULL ? wf_container_of(link, struct wf_timer, link) : NULL;
 }
 
-/* Looks at the wheel at a time; gives how many were due, and forgets them. */
-static size_t look(int64_t now_ns)
+/* Advances the wheel to a time; returns the number of due timers, and drops them. */
+static size_t advance(int64_t now_ns)
 {
     struct wf_list due;
     wf_list_init(&due);
@@ -38,7 +38,7 @@ static size_t look(int64_t now_ns)
 }
 
 /* behaviour 54: the wheel's share of it; S1.28 in another structure. */
-static void a_timer_fires_in_time_at_every_age(void)
+static void wheel_fires_on_time_at_every_age(void)
 {
     static const int64_t ages[] = {0, 1, 63 * MS, 64 * MS, 1 * S, 4097 * MS, 10 * S};
     static const int64_t sleeps[] = {1 * MS,   2 * MS, 15 * MS, 16 * MS, 20 * MS, 50 * MS,
@@ -49,17 +49,17 @@ static void a_timer_fires_in_time_at_every_age(void)
             wf_wheel_init(&wheel, 123456789);
             wf_timer_init(&timer);
             const int64_t begin = 123456789 + ages[a];
-            CHECK_EQ(look(begin), 0);
+            CHECK_EQ(advance(begin), 0);
             wf_wheel_arm(&wheel, &timer, begin + sleeps[s]);
-            CHECK_EQ(look(begin + sleeps[s] - 1), 0); /* never early */
-            CHECK_EQ(look(begin + sleeps[s] + WF_TICK_NS), 1);
+            CHECK_EQ(advance(begin + sleeps[s] - 1), 0); /* never early */
+            CHECK_EQ(advance(begin + sleeps[s] + WF_WHEEL_TICK_NS), 1);
             CHECK(wf_wheel_check(&wheel));
         }
     }
 }
 
-/* Others lost timers when nobody looked for a while. */
-static void a_long_time_without_a_look_loses_nothing(void)
+/* Other timer wheels lost timers after a long time without an advance. */
+static void wheel_loses_no_timer_after_a_long_gap(void)
 {
     struct wf_timer timers[64];
     wf_wheel_init(&wheel, 0);
@@ -67,13 +67,13 @@ static void a_long_time_without_a_look_loses_nothing(void)
         wf_timer_init(&timers[i]);
         wf_wheel_arm(&wheel, &timers[i], (int64_t)1 << (i % 60));
     }
-    CHECK_EQ(look((int64_t)1 << 61), 64);
+    CHECK_EQ(advance((int64_t)1 << 61), 64);
     CHECK_EQ(wheel.count, 0);
     CHECK_EQ(wf_wheel_next_ns(&wheel), WF_FOREVER);
 }
 
 /* behaviour 56: there is no range to be beyond. */
-static void the_end_of_the_clock_is_a_deadline_like_any(void)
+static void wheel_accepts_the_largest_deadline(void)
 {
     struct wf_timer last;
     struct wf_timer first;
@@ -82,37 +82,37 @@ static void the_end_of_the_clock_is_a_deadline_like_any(void)
     wf_timer_init(&first);
     wf_wheel_arm(&wheel, &last, INT64_MAX);
     wf_wheel_arm(&wheel, &first, 6 * S);
-    CHECK(wf_wheel_next_ns(&wheel) <= 6 * S + WF_TICK_NS);
-    CHECK_EQ(look(200 * YEAR), 1);
+    CHECK(wf_wheel_next_ns(&wheel) <= 6 * S + WF_WHEEL_TICK_NS);
+    CHECK_EQ(advance(200 * YEAR), 1);
     CHECK(wf_wheel_next_ns(&wheel) < INT64_MAX);
     CHECK(wf_wheel_disarm(&wheel, &last));
     CHECK(!wf_wheel_disarm(&wheel, &last));
     CHECK_EQ(wf_wheel_next_ns(&wheel), WF_FOREVER);
 }
 
-static void a_deadline_in_the_past_fires_at_the_next_look(void)
+static void wheel_fires_past_deadline_at_the_next_advance(void)
 {
     struct wf_timer timer;
     wf_wheel_init(&wheel, 5 * S);
     wf_timer_init(&timer);
     wf_wheel_arm(&wheel, &timer, 1 * S);
     CHECK(wf_wheel_next_ns(&wheel) <= 5 * S);
-    CHECK_EQ(look(5 * S), 1);
+    CHECK_EQ(advance(5 * S), 1);
     wf_wheel_arm(&wheel, &timer, -1);
-    CHECK_EQ(look(5 * S), 1);
+    CHECK_EQ(advance(5 * S), 1);
 }
 
-static void time_that_goes_back_changes_nothing(void)
+static void wheel_ignores_time_going_back(void)
 {
     struct wf_timer timer;
     wf_wheel_init(&wheel, 5 * S);
     wf_timer_init(&timer);
     wf_wheel_arm(&wheel, &timer, 6 * S);
-    CHECK_EQ(look(4 * S), 0);
-    CHECK_EQ(look(6 * S), 1);
+    CHECK_EQ(advance(4 * S), 0);
+    CHECK_EQ(advance(6 * S), 1);
 }
 
-static void those_of_one_look_come_by_their_ticks(void)
+static void wheel_returns_due_timers_in_tick_order(void)
 {
     enum { COUNT = 500 };
     static struct wf_timer timers[COUNT];
@@ -131,7 +131,7 @@ static void those_of_one_look_come_by_their_ticks(void)
     }
 }
 
-/* ---- beside an oracle ---------------------------------------------------------------------- */
+/* ---- compared with a linear search --------------------------------------------------------- */
 
 enum { TIMERS = 200, STEPS = 200000 };
 
@@ -141,7 +141,7 @@ static struct {
     bool is_armed;
 } all[TIMERS];
 
-/* Far and near: each number of bits is as likely. */
+/* Far and near: each number of bits is equally likely. */
 static int64_t random_span(struct wf_random *random)
 {
     return (int64_t)(wf_random_next(random) >> (8 + wf_random_below(random, 52)));
@@ -149,18 +149,18 @@ static int64_t random_span(struct wf_random *random)
 
 static int64_t tick_after(int64_t ns)
 {
-    return (ns + WF_TICK_NS - 1) / WF_TICK_NS;
+    return (ns + WF_WHEEL_TICK_NS - 1) / WF_WHEEL_TICK_NS;
 }
 
-/* What has to fire by then, by looking at all of them; the wheel's answer must be the same. */
-static void look_and_compare(int64_t now)
+/* Finds the timers that must fire by checking all of them; the wheel must give the same answer. */
+static void advance_and_compare(int64_t now)
 {
     struct wf_list due;
     size_t expected = 0;
     int64_t first = INT64_MAX;
     wf_list_init(&due);
     for (size_t i = 0; i < TIMERS; i++) {
-        if (all[i].is_armed && tick_after(all[i].deadline) <= now / WF_TICK_NS) {
+        if (all[i].is_armed && tick_after(all[i].deadline) <= now / WF_WHEEL_TICK_NS) {
             expected++;
         }
     }
@@ -172,13 +172,14 @@ static void look_and_compare(int64_t now)
         all[i].is_armed = false;
     }
     for (size_t i = 0; i < TIMERS; i++) {
-        int64_t fires = all[i].is_armed ? tick_after(all[i].deadline) * WF_TICK_NS : INT64_MAX;
+        int64_t fires =
+            all[i].is_armed ? tick_after(all[i].deadline) * WF_WHEEL_TICK_NS : INT64_MAX;
         first = fires < first ? fires : first;
     }
     CHECK(wf_wheel_next_ns(&wheel) <= first);
 }
 
-static void a_wheel_says_what_a_search_says(void)
+static void wheel_matches_a_linear_search(void)
 {
     struct wf_random random;
     int64_t now = 77 * MS;
@@ -192,7 +193,7 @@ static void a_wheel_says_what_a_search_says(void)
         switch (wf_random_below(&random, 4)) {
         case 0:
             now += random_span(&random) >> 12;
-            look_and_compare(now);
+            advance_and_compare(now);
             break;
         case 1:
             CHECK_EQ(wf_wheel_disarm(&wheel, &all[i].timer), all[i].is_armed);
@@ -210,15 +211,15 @@ static void a_wheel_says_what_a_search_says(void)
     }
 }
 
-/* The check that assertions rely on sees what is wrong, and only that. */
-static void a_broken_wheel_is_seen(void)
+/* The consistency check that assertions use reports an inconsistency, and nothing else. */
+static void wheel_check_detects_inconsistency(void)
 {
     struct wf_timer timer;
     wf_wheel_init(&wheel, 0);
     wf_timer_init(&timer);
-    wf_wheel_arm(&wheel, &timer, 3 * WF_TICK_NS);
+    wf_wheel_arm(&wheel, &timer, 3 * WF_WHEEL_TICK_NS);
     CHECK(wf_wheel_check(&wheel));
-    wheel.occupied[0] ^= 1; /* a slot that is marked and empty */
+    wheel.occupied[0] ^= 1; /* a slot that is marked as occupied and is empty */
     CHECK(!wf_wheel_check(&wheel));
     wheel.occupied[0] ^= 1;
     const uint64_t tick = timer.tick;
@@ -228,7 +229,7 @@ static void a_broken_wheel_is_seen(void)
         CHECK(!wf_wheel_check(&wheel));
     }
     timer.tick = tick;
-    wheel.now = tick + 1; /* it should have gone off */
+    wheel.now = tick + 1; /* the timer should have fired */
     CHECK(!wf_wheel_check(&wheel));
     wheel.now = 0;
     timer.is_armed = false;
@@ -242,13 +243,13 @@ static void a_broken_wheel_is_seen(void)
 }
 
 static const struct tap_test tests[] = {
-    TAP_TEST(a_broken_wheel_is_seen),
-    TAP_TEST(a_timer_fires_in_time_at_every_age),
-    TAP_TEST(a_long_time_without_a_look_loses_nothing),
-    TAP_TEST(the_end_of_the_clock_is_a_deadline_like_any),
-    TAP_TEST(a_deadline_in_the_past_fires_at_the_next_look),
-    TAP_TEST(time_that_goes_back_changes_nothing),
-    TAP_TEST(those_of_one_look_come_by_their_ticks),
-    TAP_TEST(a_wheel_says_what_a_search_says),
+    TAP_TEST(wheel_check_detects_inconsistency),
+    TAP_TEST(wheel_fires_on_time_at_every_age),
+    TAP_TEST(wheel_loses_no_timer_after_a_long_gap),
+    TAP_TEST(wheel_accepts_the_largest_deadline),
+    TAP_TEST(wheel_fires_past_deadline_at_the_next_advance),
+    TAP_TEST(wheel_ignores_time_going_back),
+    TAP_TEST(wheel_returns_due_timers_in_tick_order),
+    TAP_TEST(wheel_matches_a_linear_search),
 };
 TAP_MAIN(tests)

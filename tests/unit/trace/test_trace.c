@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   a trace shows what was recorded, whole and in order, whoever reads it when; and nothing
- *         else.
- * Method: alone; a reader and a writer stopped after each of their instructions while the other
- *         goes on (step.h); with real threads.  The words of an event all say its number, so that
- *         one mixed from two shows.  The orders of steps are exhausted in
- * tests/model/model_trace.c.
+ * Goal:   a trace shows the recorded events, each complete and in order, at any time and for any
+ *         reader; and nothing else.
+ * Method: in one thread; a reader and a writer stopped after each of their instructions while the
+ *         other runs (step.h); with real threads.  All words of an event hold its number, so that
+ *         an event mixed from two is noticed.  tests/model/model_trace.c exhausts the orders of
+ *         steps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,26 +34,26 @@ static void put(struct wf_trace_ring *ring, uint64_t number)
     wf_trace(ring, (enum wf_trace_event)(number % WF_TRACE_EVENT_COUNT), number, ~number);
 }
 
-static void check_whole(const struct wf_trace_record *record)
+static void check_complete(const struct wf_trace_record *record)
 {
     CHECK_EQ(record->kind, record->task_id % WF_TRACE_EVENT_COUNT);
     CHECK_EQ(record->arg, ~record->task_id);
 }
 
-/* Whole, of this worker, without a gap, and the last one is `last`. */
+/* Complete, of this worker, without a gap, and the last one is `last`. */
 static void check_events(const struct wf_trace_record *records, size_t count, uint64_t last)
 {
     for (size_t i = 0; i < count; i++) {
-        check_whole(&records[i]);
+        check_complete(&records[i]);
         CHECK_EQ(records[i].worker, WORKER);
         CHECK_EQ(records[i].task_id, last - (count - 1 - i));
         CHECK(i == 0 || records[i].time_ns >= records[i - 1].time_ns);
     }
 }
 
-/* ---- alone --------------------------------------------------------------------------------- */
+/* ---- single thread ------------------------------------------------------------------------- */
 
-static void the_events_have_the_names_of_a_tasks_life(void)
+static void trace_event_names_follow_a_tasks_life(void)
 {
     static const char *const names[] = {"spawn",  "queue", "notify", "find",  "enter",   "wait",
                                         "commit", "wake",  "finish", "free",  "steal",   "park",
@@ -67,7 +67,7 @@ static void the_events_have_the_names_of_a_tasks_life(void)
     CHECK_EQ(WF_TRACE_STEP, WF_TRACE_EVENT_COUNT - 1);
 }
 
-static void rings_that_cannot_be_are_refused(void)
+static void trace_ring_refuses_invalid_sizes(void)
 {
     static struct wf_trace_ring untouched;
     struct wf_trace_ring *ring = &untouched;
@@ -87,7 +87,7 @@ static void rings_that_cannot_be_are_refused(void)
     wf_trace_ring_free(NULL);
 }
 
-static void a_record_is_what_was_recorded_and_when(void)
+static void trace_record_holds_event_and_time(void)
 {
     struct wf_trace_record record;
     struct wf_trace_ring *ring = ring_of(SMALL, WORKER);
@@ -105,7 +105,7 @@ static void a_record_is_what_was_recorded_and_when(void)
     wf_trace_ring_free(ring);
 }
 
-static void a_ring_keeps_the_last_events_and_no_other(void)
+static void trace_ring_keeps_only_the_last_events(void)
 {
     enum { SPACE = 2 * SMALL };
     struct wf_trace_record records[SPACE];
@@ -121,7 +121,7 @@ static void a_ring_keeps_the_last_events_and_no_other(void)
     }
 }
 
-static void who_has_little_room_gets_the_newest(void)
+static void trace_read_with_small_buffer_returns_the_newest(void)
 {
     struct wf_trace_record records[SMALL];
     struct wf_trace_ring *ring = ring_of(SMALL, WORKER);
@@ -135,13 +135,13 @@ static void who_has_little_room_gets_the_newest(void)
     wf_trace_ring_free(ring);
 }
 
-static void switched_off_nothing_is_recorded(void)
+static void trace_without_ring_records_nothing(void)
 {
     wf_trace(NULL, WF_TRACE_SPAWN, 1, 2);
     wf_trace_shared(NULL, WF_TRACE_SPAWN, 1, 2);
 }
 
-static void recording_allocates_nothing(void)
+static void trace_recording_allocates_nothing(void)
 {
     struct wf_trace_record records[SMALL];
     struct wf_alloc_stats before;
@@ -159,20 +159,20 @@ static void recording_allocates_nothing(void)
 
 /* ---- between any two instructions ------------------------------------------------------------ */
 
-enum { LOOK = 2 }; /* events that are read: few, for few instructions */
+enum { READ_MAX = 2 }; /* number of events to read: few, so that the read has few instructions */
 
 struct scene {
     struct wf_trace_ring *ring;
-    struct wf_trace_record records[LOOK];
+    struct wf_trace_record records[READ_MAX];
     size_t count;
-    uint64_t written; /* by whoever interrupts */
-    uint64_t more;    /* events to write meanwhile */
+    uint64_t written; /* by the interrupting function */
+    uint64_t more;    /* events to write during the interruption */
 };
 
 static void read_scene(void *context)
 {
     struct scene *scene = context;
-    scene->count = wf_trace_read(scene->ring, scene->records, LOOK);
+    scene->count = wf_trace_read(scene->ring, scene->records, READ_MAX);
 }
 
 static void write_one(void *context)
@@ -197,49 +197,49 @@ static void fill(struct scene *scene, uint64_t count)
     }
 }
 
-/* What the reader shows ends with what was newest when it looked; what it leaves out is no more
- * than what could have been written over. */
-static void a_reader_overtaken_anywhere_shows_whole_events(void)
+/* The last event that the reader returns is the newest one at the time of its read.  It omits only
+ * events that the writer could have overwritten. */
+static void trace_reader_overtaken_anywhere_returns_complete_events(void)
 {
     step_require();
-    bool is_inside = true;
-    for (uint64_t at = 1; is_inside; at++) {
-        for (uint64_t more = SMALL - LOOK; more <= SMALL + 1; more++) {
+    bool is_interrupted = true;
+    for (uint64_t at = 1; is_interrupted; at++) {
+        for (uint64_t more = SMALL - READ_MAX; more <= SMALL + 1; more++) {
             struct scene scene;
             fill(&scene, SMALL + 3);
             scene.more = more;
-            is_inside = step_interrupt(at, read_scene, write_more, &scene);
+            is_interrupted = step_interrupt(at, read_scene, write_more, &scene);
             if (scene.count > 0) {
                 uint64_t last = scene.records[scene.count - 1].task_id;
                 CHECK(last == SMALL + 3 || last == scene.written);
                 check_events(scene.records, scene.count, last);
             }
             CHECK(scene.count + more >= SMALL);
-            CHECK(scene.count == LOOK || more > SMALL - LOOK);
-            CHECK(is_inside || at > 1);
+            CHECK(scene.count == READ_MAX || more > SMALL - READ_MAX);
+            CHECK(is_interrupted || at > 1);
             wf_trace_ring_free(scene.ring);
         }
     }
     check_reached("trace.overtaken");
 }
 
-static void a_writer_stopped_anywhere_hides_no_event_before(void)
+static void trace_writer_stopped_anywhere_hides_no_earlier_event(void)
 {
     step_require();
-    bool is_inside = true;
-    for (uint64_t at = 1; is_inside; at++) {
+    bool is_interrupted = true;
+    for (uint64_t at = 1; is_interrupted; at++) {
         struct scene scene;
         fill(&scene, 2 * SMALL + 1);
-        is_inside = step_interrupt(at, write_one, read_scene, &scene);
-        if (is_inside) {
-            CHECK_EQ(scene.count, LOOK);
-            uint64_t last = scene.records[LOOK - 1].task_id;
+        is_interrupted = step_interrupt(at, write_one, read_scene, &scene);
+        if (is_interrupted) {
+            CHECK_EQ(scene.count, READ_MAX);
+            uint64_t last = scene.records[READ_MAX - 1].task_id;
             CHECK(last == scene.written || last == scene.written + 1);
-            check_events(scene.records, LOOK, last);
+            check_events(scene.records, READ_MAX, last);
         }
         read_scene(&scene);
-        CHECK_EQ(scene.count, LOOK);
-        check_events(scene.records, LOOK, scene.written + 1);
+        CHECK_EQ(scene.count, READ_MAX);
+        check_events(scene.records, READ_MAX, scene.written + 1);
         wf_trace_ring_free(scene.ring);
     }
 }
@@ -251,7 +251,8 @@ enum { ROUNDS = 200000, READERS = 2 };
 struct race {
     struct wf_trace_ring *ring;
     wf_atomic_u32 is_over;
-    uint64_t *numbers; /* plain, by the writer before each event; E1 lets readers see it */
+    /* plain, set by the writer before each event; (trace.E1) makes it visible to readers */
+    uint64_t *numbers;
 };
 
 static void *read_until_over(void *arg)
@@ -274,7 +275,7 @@ static void *read_until_over(void *arg)
     return NULL;
 }
 
-static void readers_see_whole_events_while_the_owner_writes(void)
+static void trace_readers_see_complete_events_while_owner_writes(void)
 {
     struct race race = {.ring = ring_of(SMALL, WORKER)};
     race.numbers = calloc(ROUNDS + 1, sizeof(race.numbers[0]));
@@ -298,44 +299,44 @@ static void readers_see_whole_events_while_the_owner_writes(void)
     wf_trace_ring_free(race.ring);
 }
 
-enum { FOREIGN_THREADS = 4, FOREIGN_EVENTS = 4096 }; /* events of each */
+enum { OUTSIDE_THREADS = 4, OUTSIDE_EVENTS = 4096 }; /* events of each */
 
-struct foreign {
+struct outside {
     struct wf_trace_shared *shared;
     uint64_t thread;
 };
 
-static void *record_foreign(void *arg)
+static void *record_outside(void *arg)
 {
-    struct foreign *foreign = arg;
-    for (uint64_t i = 0; i < FOREIGN_EVENTS; i++) {
-        wf_trace_shared(foreign->shared, WF_TRACE_QUEUE, foreign->thread, i);
+    struct outside *outside = arg;
+    for (uint64_t i = 0; i < OUTSIDE_EVENTS; i++) {
+        wf_trace_shared(outside->shared, WF_TRACE_QUEUE, outside->thread, i);
     }
     return NULL;
 }
 
-static void threads_that_are_no_worker_share_a_ring(void)
+static void trace_non_worker_threads_share_a_ring(void)
 {
-    enum { ALL = FOREIGN_THREADS * FOREIGN_EVENTS };
+    enum { ALL = OUTSIDE_THREADS * OUTSIDE_EVENTS };
     static struct wf_trace_record records[ALL];
     struct wf_trace_shared shared;
     CHECK_EQ(wf_trace_shared_init(&shared, 1), -EINVAL);
     CHECK_EQ(wf_trace_shared_init(&shared, ALL), 0);
-    pthread_t threads[FOREIGN_THREADS];
-    struct foreign foreign[FOREIGN_THREADS];
-    for (uint64_t i = 0; i < FOREIGN_THREADS; i++) {
-        foreign[i] = (struct foreign){&shared, i};
-        CHECK_EQ(wf_thread_start(&threads[i], record_foreign, &foreign[i], NULL), 0);
+    pthread_t threads[OUTSIDE_THREADS];
+    struct outside outside[OUTSIDE_THREADS];
+    for (uint64_t i = 0; i < OUTSIDE_THREADS; i++) {
+        outside[i] = (struct outside){&shared, i};
+        CHECK_EQ(wf_thread_start(&threads[i], record_outside, &outside[i], NULL), 0);
     }
-    for (int i = 0; i < FOREIGN_THREADS; i++) {
+    for (int i = 0; i < OUTSIDE_THREADS; i++) {
         CHECK_EQ(wf_thread_join(threads[i]), 0);
     }
-    uint64_t next[FOREIGN_THREADS] = {0};
+    uint64_t next[OUTSIDE_THREADS] = {0};
     CHECK_EQ(wf_trace_read(shared.ring, records, ALL), ALL);
     for (size_t i = 0; i < ALL; i++) {
         CHECK_EQ(records[i].worker, WF_TRACE_FOREIGN);
         CHECK_EQ(records[i].kind, WF_TRACE_QUEUE);
-        CHECK(records[i].task_id < FOREIGN_THREADS);
+        CHECK(records[i].task_id < OUTSIDE_THREADS);
         CHECK_EQ(records[i].arg, next[records[i].task_id]);
         next[records[i].task_id]++;
         CHECK(i == 0 || records[i].time_ns >= records[i - 1].time_ns);
@@ -343,13 +344,13 @@ static void threads_that_are_no_worker_share_a_ring(void)
     wf_trace_shared_done(&shared);
 }
 
-static void an_event_is_recorded_under_any_other_lock(void)
+static void trace_records_under_any_other_lock(void)
 {
     struct wf_trace_record record;
     struct wf_trace_shared shared;
     struct wf_lock lock;
     CHECK_EQ(wf_trace_shared_init(&shared, SMALL), 0);
-    wf_lock_init(&lock, (enum wf_lock_rank)62); /* the highest but one that a lock can have */
+    wf_lock_init(&lock, (enum wf_lock_rank)62); /* the second highest rank that a lock can have */
     wf_lock_acquire(&lock);
     wf_trace_shared(&shared, WF_TRACE_WAKE, 1, 2);
     wf_lock_release(&lock);
@@ -360,7 +361,7 @@ static void an_event_is_recorded_under_any_other_lock(void)
 
 /* ---- several rings --------------------------------------------------------------------------- */
 
-/* The time of an event that was recorded, set by hand. */
+/* Records an event and sets its time. */
 static void put_at(struct wf_trace_ring *ring, uint64_t task_id, int64_t time_ns)
 {
     const uint32_t slot = ring->next;
@@ -370,7 +371,7 @@ static void put_at(struct wf_trace_ring *ring, uint64_t task_id, int64_t time_ns
 
 enum { RINGS_MAX = 9 };
 
-/* Some rings with some events, often several at one time; gives how many they hold. */
+/* Some rings with some events, often several with the same time; returns the number of events. */
 static size_t fill_rings(struct wf_trace_ring **rings, size_t count, struct wf_random *random)
 {
     size_t held = 0;
@@ -391,7 +392,7 @@ static size_t fill_rings(struct wf_trace_ring **rings, size_t count, struct wf_r
     return held;
 }
 
-/* By time, then by ring, and each ring in its own order. */
+/* By time, then by ring; each ring keeps its own order. */
 static void check_order(const struct wf_trace_record *records, size_t count)
 {
     uint64_t next[RINGS_MAX] = {0}; /* by worker; 0: none seen */
@@ -406,7 +407,7 @@ static void check_order(const struct wf_trace_record *records, size_t count)
     }
 }
 
-static void events_of_several_rings_come_in_the_order_of_their_times(void)
+static void trace_merge_orders_events_of_rings_by_time(void)
 {
     struct wf_random random;
     wf_random_init(&random, tap_seed());
@@ -425,7 +426,7 @@ static void events_of_several_rings_come_in_the_order_of_their_times(void)
     }
 }
 
-static void of_no_ring_there_are_no_events(void)
+static void trace_merge_of_no_ring_is_empty(void)
 {
     struct wf_trace_ring *rings[2] = {NULL, NULL};
     for (size_t count = 0; count <= 2; count++) {
@@ -437,9 +438,9 @@ static void of_no_ring_there_are_no_events(void)
     }
 }
 
-/* ---- text ---------------------------------------------------------------------------------- */
+/* ---- text output --------------------------------------------------------------------------- */
 
-static const struct wf_trace_record story[] = {
+static const struct wf_trace_record sample[] = {
     {1000, 7, 0, WF_TRACE_SPAWN, WF_TRACE_FOREIGN},
     {1000, 7, 1, WF_TRACE_ENTER, 0},
     {1250, 8, 0, WF_TRACE_FINISH, 1023},
@@ -452,9 +453,9 @@ static const char story_text[] =
     "         250 w1023 finish       8 0\n"
     "  3000000000 w12   cancel  18446744073709551615 18446744073709551615\n"
     "  4000000000 w1    ?            0 9\n";
-enum { STORY = sizeof(story) / sizeof(story[0]) };
+enum { SAMPLES = sizeof(sample) / sizeof(sample[0]) };
 
-/* What the pipe holds, as a string. */
+/* Reads the pipe's content as a string. */
 static void read_text(int fd, char *text, size_t size)
 {
     ssize_t length = read(fd, text, size - 1);
@@ -462,18 +463,18 @@ static void read_text(int fd, char *text, size_t size)
     text[length] = '\0';
 }
 
-static void a_line_tells_an_event(void)
+static void trace_write_prints_one_line_per_event(void)
 {
     int fds[2];
     char text[1024];
     CHECK_EQ(pipe(fds), 0);
-    CHECK_EQ(wf_trace_write(fds[1], story, STORY), 0);
+    CHECK_EQ(wf_trace_write(fds[1], sample, SAMPLES), 0);
     read_text(fds[0], text, sizeof(text));
     CHECK_STR(text, story_text);
     CHECK_EQ(wf_trace_write(-1, NULL, 0), 0); /* nothing to write */
 }
 
-static void the_longest_lines_have_room(void)
+static void trace_write_fits_the_longest_lines(void)
 {
     const struct wf_trace_record records[] = {
         {INT64_MIN + 1, 0, 0, WF_TRACE_SPAWN, 0},
@@ -488,7 +489,7 @@ static void the_longest_lines_have_room(void)
                                       "18446744073709551615 18446744073709551615\n");
 }
 
-static void a_long_trace_is_written_whole(void)
+static void trace_write_writes_long_traces_completely(void)
 {
     enum { EVENTS = 5000 };
     struct wf_trace_record *records = calloc(EVENTS, sizeof(records[0]));
@@ -513,16 +514,16 @@ static void a_long_trace_is_written_whole(void)
     free(records);
 }
 
-static void a_trace_that_cannot_be_written_says_why(void)
+static void trace_write_returns_the_kernels_error(void)
 {
     int fds[2];
-    CHECK_EQ(wf_trace_write(-1, story, STORY), -EBADF);
+    CHECK_EQ(wf_trace_write(-1, sample, SAMPLES), -EBADF);
     CHECK_EQ(pipe(fds), 0);
-    CHECK_EQ(wf_trace_write(fds[0], story, STORY), -EBADF); /* to be read from only */
+    CHECK_EQ(wf_trace_write(fds[0], sample, SAMPLES), -EBADF); /* opened for reading only */
 }
 
-#ifdef WF_TEST_AIDS
-static void interruptions_and_short_writes_are_not_seen(void)
+#ifdef WF_TEST_HOOKS
+static void trace_write_retries_interruptions_and_short_writes(void)
 {
     const int expected[] = {-ENOSPC, 0, -EIO, 0};
     for (uint64_t nth = 1; nth <= 4; nth++) {
@@ -530,7 +531,7 @@ static void interruptions_and_short_writes_are_not_seen(void)
         char text[1024];
         CHECK_EQ(pipe(fds), 0);
         wf_fault_arm(nth);
-        CHECK_EQ(wf_trace_write(fds[1], story, STORY), expected[nth - 1]);
+        CHECK_EQ(wf_trace_write(fds[1], sample, SAMPLES), expected[nth - 1]);
         CHECK(wf_fault_hit(NULL));
         wf_fault_arm(0);
         CHECK_EQ(close(fds[1]), 0);
@@ -540,7 +541,7 @@ static void interruptions_and_short_writes_are_not_seen(void)
     }
 }
 
-static void without_memory_nothing_is_left_behind(void)
+static void trace_merge_without_memory_leaves_nothing_behind(void)
 {
     struct wf_trace_ring *ring = NULL;
     struct wf_trace_shared shared = {.ring = NULL};
@@ -573,27 +574,27 @@ static void without_memory_nothing_is_left_behind(void)
 #endif
 
 static const struct tap_test tests[] = {
-    TAP_TEST(the_events_have_the_names_of_a_tasks_life),
-    TAP_TEST(rings_that_cannot_be_are_refused),
-    TAP_TEST(a_record_is_what_was_recorded_and_when),
-    TAP_TEST(a_ring_keeps_the_last_events_and_no_other),
-    TAP_TEST(who_has_little_room_gets_the_newest),
-    TAP_TEST(switched_off_nothing_is_recorded),
-    TAP_TEST(recording_allocates_nothing),
-    TAP_TEST(a_reader_overtaken_anywhere_shows_whole_events),
-    TAP_TEST(a_writer_stopped_anywhere_hides_no_event_before),
-    TAP_TEST(readers_see_whole_events_while_the_owner_writes),
-    TAP_TEST(threads_that_are_no_worker_share_a_ring),
-    TAP_TEST(an_event_is_recorded_under_any_other_lock),
-    TAP_TEST(events_of_several_rings_come_in_the_order_of_their_times),
-    TAP_TEST(of_no_ring_there_are_no_events),
-    TAP_TEST(a_line_tells_an_event),
-    TAP_TEST(the_longest_lines_have_room),
-    TAP_TEST(a_long_trace_is_written_whole),
-    TAP_TEST(a_trace_that_cannot_be_written_says_why),
-#ifdef WF_TEST_AIDS
-    TAP_TEST(interruptions_and_short_writes_are_not_seen),
-    TAP_TEST(without_memory_nothing_is_left_behind),
+    TAP_TEST(trace_event_names_follow_a_tasks_life),
+    TAP_TEST(trace_ring_refuses_invalid_sizes),
+    TAP_TEST(trace_record_holds_event_and_time),
+    TAP_TEST(trace_ring_keeps_only_the_last_events),
+    TAP_TEST(trace_read_with_small_buffer_returns_the_newest),
+    TAP_TEST(trace_without_ring_records_nothing),
+    TAP_TEST(trace_recording_allocates_nothing),
+    TAP_TEST(trace_reader_overtaken_anywhere_returns_complete_events),
+    TAP_TEST(trace_writer_stopped_anywhere_hides_no_earlier_event),
+    TAP_TEST(trace_readers_see_complete_events_while_owner_writes),
+    TAP_TEST(trace_non_worker_threads_share_a_ring),
+    TAP_TEST(trace_records_under_any_other_lock),
+    TAP_TEST(trace_merge_orders_events_of_rings_by_time),
+    TAP_TEST(trace_merge_of_no_ring_is_empty),
+    TAP_TEST(trace_write_prints_one_line_per_event),
+    TAP_TEST(trace_write_fits_the_longest_lines),
+    TAP_TEST(trace_write_writes_long_traces_completely),
+    TAP_TEST(trace_write_returns_the_kernels_error),
+#ifdef WF_TEST_HOOKS
+    TAP_TEST(trace_write_retries_interruptions_and_short_writes),
+    TAP_TEST(trace_merge_without_memory_leaves_nothing_behind),
 #endif
 };
 TAP_MAIN(tests)

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * obs/info.c - snapshots of tasks, and the names of states and waits.
+ *
+ * A snapshot reads only atomic fields of a task that may run on another worker, so it stops no
+ * thread; its parts may be of slightly different instants.
+ *
+ * weft_task_find visits all tasks of the runtime.  Rejected: a table of ids, which every spawn and
+ * every end would pay for; a search by id is rare and need not be fast.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "obs/obs.h"
+
+static bool is_running(const weft_runtime *runtime, const struct weft_task *task)
+{
+    for (unsigned i = 0; runtime != NULL && i < wf_worker_total(runtime); i++) {
+        if (wf_load_relaxed(&runtime->workers[i].current) == task) { /* relaxed: a hint */
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum weft_state info_state(const weft_runtime *runtime, const struct weft_task *task,
+                                  bool is_held, const struct wf_state_view *view)
+{
+    switch (view->lifecycle) {
+    case WF_COMPLETE:
+        if (!is_held || task->result >= 0) {
+            return WEFT_COMPLETED;
+        }
+        /* relaxed: the task is COMPLETE, and (task.T3) ordered it */
+        return (wf_load_relaxed(&task->marks) & WF_TASK_CANCELLED) != 0 ? WEFT_CANCELLED
+                                                                        : WEFT_FAILED;
+    case WF_IDLE:
+        return WEFT_BLOCKED;
+    case WF_ACTIVE:
+    default:
+        if (is_running(runtime, task)) {
+            return WEFT_RUNNING;
+        }
+        return wf_load_relaxed(&task->runs) == 0 ? WEFT_CREATED : WEFT_RUNNABLE;
+    }
+}
+
+void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task, bool is_held,
+                      weft_info *out)
+{
+    struct wf_state_view view;
+    wf_state_read(&task->state, &view);
+    const bool is_complete = view.lifecycle == WF_COMPLETE;
+    /* All relaxed: a snapshot for diagnosis. */
+    const uint32_t marks = wf_load_relaxed(&task->marks);
+    *out = (weft_info){
+        .id = wf_load_relaxed(&task->id),
+        .parent_id = wf_load_relaxed(&task->origin.parent_id),
+        .state = info_state(runtime, task, is_held, &view),
+        .wait_since = wf_load_relaxed(&task->wait_record.since_ns),
+        .created = wf_load_relaxed(&task->origin.created_ns),
+        .deadline = wf_load_relaxed(&task->deadline),
+        .fn = wf_load_relaxed(&task->fn),
+        .site = (const void *)wf_load_relaxed(&task->origin.site),
+        .result = is_complete && is_held ? task->result : 0,
+        .priority = (enum weft_priority)wf_load_relaxed(&task->priority),
+        .shields = view.shields,
+        .runs = wf_load_relaxed(&task->runs),
+        .is_cancelled = view.is_cancelled,
+        .is_pinned = wf_load_relaxed(&task->pins) > 0,
+        .is_detached = (marks & WF_TASK_DETACHED) != 0,
+    };
+    out->has_run = out->runs > 0;
+    if (out->state == WEFT_BLOCKED) {
+        out->wait = (enum weft_wait)wf_load_relaxed(&task->wait);
+        out->wait_object = (const void *)wf_load_relaxed(&task->wait_record.object);
+        out->wait_task_id = wf_load_relaxed(&task->wait_record.task_id);
+    }
+    if (out->has_run && !is_complete) {
+        size_t size = (size_t)wf_load_relaxed(&task->stack_size) << 10;
+        out->stack_size = size == 0 && runtime != NULL ? runtime->options.stack_size : size;
+    }
+    wf_task_name(task, out->name);
+}
+
+int weft_task_info(const weft_task *task, weft_info *out)
+{
+    if (task == NULL || out == NULL) {
+        return -EINVAL;
+    }
+    struct wf_task_pool *pool = task->pool;
+    const struct wf_worker *worker = wf_worker_self();
+    const bool is_ours = worker != NULL && worker->pool == pool;
+    const bool is_in_section =
+        is_ours || wf_pool_pin(pool); /* or the runtime could be freed meanwhile */
+    wf_task_describe(is_in_section ? pool->runtime : NULL, task, true, out);
+    if (is_in_section && !is_ours) {
+        wf_pool_unpin(pool);
+    }
+    return 0;
+}
+
+uint64_t weft_task_id(const weft_task *task)
+{
+    return task != NULL ? wf_load_relaxed(&task->id) : 0; /* relaxed: constant for the caller */
+}
+
+/* A search by id, and the memory of the task; NULL: not found. */
+struct id_search {
+    uint64_t id;
+    struct weft_task *task;
+};
+
+static void compare_id(struct weft_task *task, void *context)
+{
+    struct id_search *id_search = context;
+    if (wf_load_relaxed(&task->id) == id_search->id) { /* relaxed: wf_task_try_ref decides */
+        id_search->task = task;
+    }
+}
+
+weft_task *weft_task_find(weft_runtime *runtime, uint64_t id)
+{
+    struct id_search id_search = {.id = id};
+    if (runtime == NULL || id == 0) {
+        return NULL;
+    }
+    wf_task_pool_visit(runtime->pool, compare_id, &id_search);
+    /* Not under the pool's lock: releasing a reference may take it. */
+    return id_search.task != NULL && wf_task_try_ref(id_search.task, id) ? id_search.task : NULL;
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+const char *weft_state_name(const weft_info *info, enum weft_style style)
+{
+    /* By style and state. */
+    static const char *const names[][WEFT_CANCELLED + 1] = {
+        [WEFT_STYLE_WEFT] = {"created", "ready", "running", "blocked", "completed", "failed",
+                             "cancelled"},
+        [WEFT_STYLE_STEAL] = {"Ready", "Ready", "Running", "Blocked", "Complete", "Complete",
+                              "Complete"},
+        [WEFT_STYLE_REACTOR] = {"Ready", "Resumed", "Running", "Suspended", "Completed", "Failed",
+                                "Failed"},
+        [WEFT_STYLE_PLAN] = {"Created", "Resumed", "Running", "Suspended", "Completed", "Failed",
+                             "Failed"},
+        [WEFT_STYLE_PROCESS] = {"Ready", "Ready", "Running", "Blocked", "Complete", "Complete",
+                                "Complete"},
+        [WEFT_STYLE_POLL] = {"SCHEDULED", "SCHEDULED", "RUNNING", "IDLE", "COMPLETE", "COMPLETE",
+                             "COMPLETE"},
+    };
+    if (info == NULL || (unsigned)style > WEFT_STYLE_POLL ||
+        (unsigned)info->state > WEFT_CANCELLED) {
+        return "unknown";
+    }
+    return names[style][info->state];
+}
+
+const char *weft_wait_name(enum weft_wait wait)
+{
+    static const char *const names[] = {
+        [WEFT_WAIT_NOTHING] = "nothing",
+        [WEFT_WAIT_TASK] = "task",
+        [WEFT_WAIT_TASKS] = "tasks",
+        [WEFT_WAIT_OUTER_TASK] = "outer-task",
+        [WEFT_WAIT_OUTER_TASKS] = "outer-tasks",
+        [WEFT_WAIT_SCOPE] = "scope",
+        [WEFT_WAIT_ROOM] = "limit",
+        [WEFT_WAIT_WORLD] = "world",
+        [WEFT_WAIT_TIME] = "time",
+        [WEFT_WAIT_WAKER] = "waker",
+        [WEFT_WAIT_BLOCKING] = "blocking",
+        [WEFT_WAIT_MUTEX] = "mutex",
+        [WEFT_WAIT_RWLOCK] = "rwlock",
+        [WEFT_WAIT_SEMAPHORE] = "semaphore",
+        [WEFT_WAIT_CONDITION] = "condition",
+        [WEFT_WAIT_BARRIER] = "barrier",
+        [WEFT_WAIT_ONCE] = "once",
+        [WEFT_WAIT_NOTIFY] = "notify",
+        [WEFT_WAIT_GROUP] = "group",
+        [WEFT_WAIT_SEND] = "send",
+        [WEFT_WAIT_RECEIVE] = "receive",
+        [WEFT_WAIT_SELECT] = "select",
+        [WEFT_WAIT_READABLE] = "readable fd",
+        [WEFT_WAIT_WRITABLE] = "writable fd",
+        [WEFT_WAIT_OUTER_SELECT] = "outer-select",
+    };
+    _Static_assert(sizeof(names) / sizeof(names[0]) == WEFT_WAIT_KINDS, "each has one");
+    return (unsigned)wait < WEFT_WAIT_KINDS ? names[wait] : "unknown";
+}

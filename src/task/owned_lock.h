@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * task/owned_lock.h - the locks that a task owns.
+ *
+ * If a task ended with a lock, the waiters for that lock would wait forever.  So a task has a list
+ * of the locks that it owns, linked through the locks; no other task touches it.  When the task
+ * ends, in any way, the locks that are left are released (life/attachments.c).
+ *
+ * The head of the list shares its memory with the result: a task that has a result owns no lock any
+ * more.
+ */
+#ifndef WF_TASK_OWNED_LOCK_H
+#define WF_TASK_OWNED_LOCK_H
+
+#include "task/task.h"
+
+/* A lock that a task owns, in which this is the first member.  A task that ends releases all that
+ * it still owns. */
+struct wf_owned_lock {
+    struct wf_owned_lock *next; /* [the task]  the lock taken before this one; NULL: none */
+    struct wf_owned_lock *prev; /* [the task]  the lock taken after; stale in the newest lock */
+    /* [the task, closer]  Unlocks for a task that ends.  The caller has removed the lock from the
+     * task's list. */
+    void (*release)(struct wf_owned_lock *owned, struct weft_task *task);
+};
+
+/* A list through the locks, newest first, linked in both directions: a lock is removed in O(1),
+ * also if it is not the newest.  Each store before a locked instruction delays that instruction, so
+ * what is there already is not written again.  `prev` of the newest lock is never read; it is
+ * written when a newer lock is added. */
+
+/* [the task]  Adds a lock that the task has just taken. */
+static inline void wf_owned_lock_add(struct weft_task *self, struct wf_owned_lock *owned,
+                                     void (*release)(struct wf_owned_lock *owned,
+                                                     struct weft_task *task))
+{
+    struct wf_owned_lock *newest = self->owned_locks;
+    /* One branch for the usual case: the task owns no other lock, neither now nor when it last took
+     * this one. */
+    if (((uintptr_t)owned->next | (uintptr_t)newest) != 0) {
+        owned->next = newest;
+        if (newest != NULL) {
+            newest->prev = owned;
+        }
+    }
+    if (owned->release != release) {
+        owned->release = release;
+    }
+    self->owned_locks = owned;
+}
+
+/* [the task, closer]  Removes a lock that the task owns. */
+static inline void wf_owned_lock_remove(struct weft_task *self, struct wf_owned_lock *owned)
+{
+    struct wf_owned_lock *next = owned->next;
+    if (self->owned_locks == owned) {
+        self->owned_locks = next;
+        return;
+    }
+    struct wf_owned_lock *prev = owned->prev;
+    WEFT_ASSERT(prev->next == owned);
+    prev->next = next;
+    if (next != NULL) {
+        next->prev = prev;
+    }
+}
+
+#endif
