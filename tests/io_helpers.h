@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fd_helpers.h"
 #include "sched_helpers.h"
 
 struct pair {
@@ -54,11 +55,6 @@ static inline struct pair tcp_pair_new(void)
     CHECK(far >= 0);
     CHECK_EQ(close(listener), 0);
     return (struct pair){near, far};
-}
-
-static inline bool is_open(int fd)
-{
-    return fcntl(fd, F_GETFD) >= 0;
 }
 
 /* The descriptor was closed and no operation uses it; but a worker that dispatches its readiness

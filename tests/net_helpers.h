@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * net_helpers.h - addresses that refuse connections, never answer, or are free; and the number of
- * open descriptors of the process.
+ * net_helpers.h - addresses that refuse connections, never answer, or are free.
  */
 #ifndef NET_HELPERS_H
 #define NET_HELPERS_H
 
-#include <dirent.h>
 #include <linux/filter.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,25 +13,6 @@
 
 #include "io_helpers.h"
 #include <weft/net.h>
-
-/* The number of open descriptors, except those that the C library opens for a moment, in any
- * thread, for example to read the number of CPUs when it makes an arena for malloc.  The folder
- * lists all names at once: a name without a link was such a descriptor, and is closed by now. */
-static inline size_t open_count(void)
-{
-    size_t count = 0;
-    struct dirent *entry;
-    DIR *folder = opendir("/proc/self/fd");
-    CHECK(folder != NULL);
-    while ((entry = readdir(folder)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own stream
-        char link[8] = "";
-        const ssize_t length = readlinkat(dirfd(folder), entry->d_name, link, sizeof(link) - 1);
-        const bool is_transient = strncmp(link, "/sys/", 5) == 0 || strncmp(link, "/proc/", 6) == 0;
-        count += length > 0 && !is_transient ? 1 : 0; /* "." and ".." are no links */
-    }
-    CHECK_EQ(closedir(folder), 0);
-    return count;
-}
 
 /* [task]  The number of descriptors that the poller of the runtime may have. */
 static inline size_t poller_descriptors(void)

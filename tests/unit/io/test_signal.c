@@ -444,30 +444,6 @@ static void drain_without_signal_closes_the_scope(void)
     run_under(EVERYWHERE, drain_without_signal);
 }
 
-/* Uses up all descriptors; returns the previous limit. */
-static rlim_t take_all_descriptors(void)
-{
-    struct rlimit limit;
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlim_t before = limit.rlim_cur;
-    const int lowest = dup(0); /* all lower numbers are in use */
-    CHECK(lowest >= 0);
-    CHECK_EQ(close(lowest), 0);
-    limit.rlim_cur = (rlim_t)lowest;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    CHECK_EQ(dup(0), -1);
-    CHECK_EQ(errno, EMFILE);
-    return before;
-}
-
-static void give_descriptors_back(rlim_t before)
-{
-    struct rlimit limit;
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = before;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-}
-
 static intptr_t stop_full_server(void *arg)
 {
     struct stop *stop = arg;
@@ -491,14 +467,15 @@ static intptr_t drain_without_descriptors(void *arg)
         struct stop stop = {.server = &server, .then = then};
         const weft_drain_options options = {
             .patience_ns = WEFT_NEVER, .on_begin = on_begin, .context = &server};
-        const rlim_t before = take_all_descriptors();
+        struct shortage shortage;
+        shortage_begin(&shortage);
         CHECK_EQ(weft_scope_open(&scope, NULL), 0);
         CHECK_EQ(weft_scope_go(&scope, serve_one, &server), 0);
         weft_task *stopper = go(stop_full_server, &stop);
         CHECK_EQ(weft_drain(&scope, server.listener, &options), then == 0 ? 0 : -EINTR);
         CHECK_EQ(server.number, SIGTERM);
         CHECK_EQ(weft_await(stopper), 0);
-        give_descriptors_back(before);
+        shortage_end(&shortage);
     }
     return 0;
 }
