@@ -24,27 +24,28 @@ WEFT_BEGIN
  * -EINVAL      no function
  * -ECANCELED   the task was cancelled before fn began; fn is never called
  * -ETIMEDOUT   the task's deadline passed before fn began; fn is never called
- * -EAGAIN      there is no thread, and the system starts none
- * -ENOMEM      there is no thread, and no memory for one
+ * -EAGAIN      the pool has no thread, and the system does not start another one
+ * -ENOMEM      the pool has no thread, and there is no memory for one
  *
- * A running function cannot be stopped: a task that is cancelled meanwhile waits for its end and
- * returns its result, and so does a thread that closes the runtime.  The task's next wait returns
- * -ECANCELED.
+ * A running function cannot be stopped.  If the task is cancelled or its deadline passes meanwhile,
+ * weft_blocking still waits until fn has returned, and returns the result of fn; the task's next
+ * wait returns -ECANCELED or -ETIMEDOUT.  A thread that closes the runtime waits for fn, too.
  */
 WEFT_API intptr_t weft_blocking(weft_fn fn, void *arg);
 
 /*
  * weft_blocking as a future, for poll tasks and for waiting for several things at once.  Its result
- * is that of the call.  fn begins at the first poll, or as soon as there is a thread for it.  The
- * result may also be -ENOMEM because the future itself needs some memory.
+ * is that of the call.  The first poll submits fn, which begins as soon as a thread of the pool is
+ * free.  The result may also be -ENOMEM because the future itself needs some memory.
  *
  * Dropping the future does not wait.  If fn has not begun, it never will; if fn is running, it
  * continues and its result is discarded.  So `arg` belongs to the future until the future is ready.
- * If the future is dropped before, release(arg) is called once, when fn no longer uses arg: at
- * once, or on the thread of fn.  release must not wait and may be NULL.
+ * If the future is dropped before it is ready, release(arg) is called once, as soon as fn does not
+ * use arg any more: during the drop, or later on another thread.  release must not wait and may be
+ * NULL.
  *
- * With it a green thread can abandon a running call when it is cancelled or its deadline passes, by
- * a race with a sleep that never ends:
+ * A green thread can use this future to abandon a running call when the green thread is cancelled
+ * or its deadline passes: the future races with a sleep that never ends.
  *
  *     weft_wait_future call;
  *     weft_sleep_future sleep;
@@ -53,19 +54,19 @@ WEFT_API intptr_t weft_blocking(weft_fn fn, void *arg);
  *     weft_blocking_future(&call, fn, arg, release);
  *     weft_sleep_future_init(&sleep, WEFT_NEVER);
  *     weft_join_future_init(&race, WEFT_JOIN_RACE, branches, 2);
- *     intptr_t rc = weft_await_future(&race.future);       < 0: the call was abandoned
- *     rc = rc < 0 ? rc : branches[rc].result;
+ *     intptr_t rc = weft_await_future(&race.future);       1: the call was abandoned
+ *     rc = rc < 0 ? rc : branches[rc].result;              then -ECANCELED or -ETIMEDOUT
  */
 WEFT_API void weft_blocking_future(weft_wait_future *future, weft_fn fn, void *arg,
                                    void (*release)(void *arg));
 
 /*
- * A task encloses a call that may block by these two.  The task keeps its thread, and another
- * worker runs the other tasks of its worker meanwhile.  Cheaper than weft_blocking if the call
- * rarely blocks, and the only way if the call must be made on this thread.  Calls nest.  Between
- * the two no other function of Weft may be called: the worker counts as standing still, also for
- * weft_stop_the_world.  weft_block_end may wait until the world is started again.  Outside a task
- * both do nothing.
+ * A task calls these two functions before and after a call that may block.  The task keeps its
+ * thread, and another worker runs the other tasks of its worker meanwhile.  Cheaper than
+ * weft_blocking if the call rarely blocks, and the only way if the call must be made on this
+ * thread.  The pairs nest.  Between the two functions the task must call no other function of Weft,
+ * because its worker counts as standing still, also for weft_stop_the_world.  weft_block_end may
+ * wait until the world is started again.  Outside a task both do nothing.
  */
 WEFT_API void weft_block_begin(void);
 WEFT_API void weft_block_end(void);

@@ -50,8 +50,8 @@ typedef struct weft_reader {
     void *context;
     char *bytes;
     size_t size;
-    size_t begin; /* bytes that were read and not yet taken: from here */
-    size_t end;   /* to here */
+    size_t begin; /* bytes[begin, end) were read and are not taken yet */
+    size_t end;
     bool is_at_end;
     bool is_allocated;
 } weft_reader;
@@ -103,8 +103,9 @@ WEFT_API ssize_t weft_reader_read(weft_reader *reader, void *buffer, size_t size
  * `size`     the bytes are in `buffer`
  * 0          the end, with no bytes before it
  * -ENODATA   the end came after fewer bytes
- * If `size` is at most the size of the reader's buffer, nothing was taken after an error.  If it is
- * larger, the number of bytes taken is unknown, and -ENODATA has taken the rest.
+ * If `size` is at most the size of the reader's buffer, a call that fails has taken nothing.  If
+ * `size` is larger, a call that fails has taken an unknown number of bytes; with -ENODATA it has
+ * taken all bytes up to the end.
  */
 WEFT_API ssize_t weft_reader_read_exact(weft_reader *reader, void *buffer, size_t size);
 
@@ -126,8 +127,9 @@ WEFT_API int weft_reader_read_until(weft_reader *reader, char delimiter, weft_sl
  * "\n"; after a final "\n" there is no further empty line. */
 WEFT_API int weft_reader_read_line(weft_reader *reader, weft_slice *out, size_t limit);
 
-/* Takes and discards `size` bytes; returns their number.  If it is less, the source ended or
- * failed; the next call returns the error. */
+/* Takes and discards `size` bytes; returns the number of bytes discarded.  If that is less than
+ * `size`, the source has ended or failed.  An error of the source is returned only if no byte was
+ * discarded: call again to get it. */
 WEFT_API int64_t weft_reader_skip(weft_reader *reader, uint64_t size);
 
 /* ---- writer ---------------------------------------------------------------------------------- */

@@ -195,8 +195,8 @@ typedef struct weft_watch weft_watch;
  * or above WEFT_ITEM_SIZE_MAX; -ENOMEM. */
 WEFT_API int weft_watch_open(weft_watch **out, size_t size, const void *value);
 
-/* Replaces the value; never waits.  Returns 0; -EPIPE: it is closed; -EINVAL: NULL; -ENOMEM: only
- * while the value is borrowed, and nothing has changed. */
+/* Replaces the value; never waits.  Returns 0; -EPIPE: the watch is closed; -EINVAL: NULL; -ENOMEM:
+ * the value is unchanged (possible only while a reader has borrowed the value). */
 WEFT_API int weft_watch_set(weft_watch *watch, const void *value);
 
 /*
@@ -216,14 +216,15 @@ WEFT_API int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *
  * -EINVAL: NULL. */
 WEFT_API int weft_watch_get(weft_watch *watch, void *value, uint64_t *version);
 
-/* Returns the value itself, which stays unchanged until the caller gives it back by
- * weft_watch_return: setters replace it by a new one meanwhile.  If `version` is not NULL, it
- * receives the number.  NULL for NULL.  Neither call waits. */
+/* weft_watch_borrow returns the value itself, which stays unchanged until the caller gives it back
+ * by weft_watch_return: a setter meanwhile stores its new value elsewhere.  If `version` is not
+ * NULL, *version is set to the number of the version.  Returns NULL if `watch` is NULL.  Neither
+ * call waits. */
 WEFT_API const void *weft_watch_borrow(weft_watch *watch, uint64_t *version);
 WEFT_API void weft_watch_return(weft_watch *watch, const void *value);
 
 /*
- * Waits until the version differs from *version, and stores its number there.
+ * Waits until the number of the newest version differs from *version, and stores it in *version.
  *
  *     uint64_t seen = 0;
  *     while (weft_watch_wait(watch, &seen) == 0) {
@@ -231,7 +232,7 @@ WEFT_API void weft_watch_return(weft_watch *watch, const void *value);
  *     }
  *
  * 0            there is another version
- * -EPIPE       the watch is closed, and there is none
+ * -EPIPE       the watch is closed, and there is no other version
  * -EINVAL      NULL
  * -ECANCELED, -ETIMEDOUT
  */

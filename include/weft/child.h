@@ -40,9 +40,9 @@ enum weft_child_stream {
 
 typedef struct weft_child_io {
     enum weft_child_stream kind;
-    /* For WEFT_CHILD_FD.  The child shares O_NONBLOCK, which Weft sets on descriptors that it reads
-     * or writes and which few programs expect.  The end of a pipe from weft_child_take does not
-     * have it until Weft uses it. */
+    /* For WEFT_CHILD_FD.  The child gets the same open file, and with it O_NONBLOCK, which Weft
+     * sets on a descriptor at its first use and which few programs expect.  The end of a pipe from
+     * weft_child_take does not have O_NONBLOCK before its first use. */
     int fd;
 } weft_child_io;
 
@@ -74,14 +74,15 @@ typedef struct weft_child_options {
  */
 WEFT_API int weft_child_spawn(weft_child **out, const weft_child_options *options);
 
-/* Returns its process id, which is not reused before weft_child_wait has returned its end. */
+/* Returns the child's process id, which the kernel does not reuse before weft_child_wait or
+ * weft_child_close has reaped the child. */
 WEFT_API int weft_child_id(const weft_child *child);
 
 /* Returns this process's end of the pipe to stream 0, 1 or 2; the caller owns it and closes it by
  * weft_close.  -ENOENT: there is no pipe, or its end was taken before; -EINVAL: no such stream. */
 WEFT_API int weft_child_take(weft_child *child, int stream);
 
-/* How it ended. */
+/* How the child ended. */
 typedef struct weft_child_end {
     int code;   /* its exit code; 0 if it was killed */
     int signal; /* the signal that killed it; 0: none */
@@ -109,7 +110,8 @@ WEFT_API int weft_child_kill(weft_child *child, int number);
  *
  * 0
  * -EPERM    the child changed its user id and cannot be killed; nothing has changed
- * -EAGAIN   in a poll task, which cannot wait: the child is being killed; call it again
+ * -EAGAIN   in a poll task, which cannot wait: the child is being killed; call weft_child_close
+ *           again
  */
 WEFT_API int weft_child_close(weft_child *child);
 

@@ -98,7 +98,7 @@ WEFT_API int weft_barrier_init(weft_barrier *barrier, uint32_t count);
 /*
  * Waits until `count` callers have arrived.  The next arrival begins a new generation.
  *
- * 1            all have arrived, and this caller is the leader: each generation has exactly one
+ * 1            all have arrived, this caller last; exactly one caller of a generation gets 1
  * 0            all have arrived
  * -EINVAL      NULL, or a barrier without a count
  * -ECANCELED   the task was cancelled; its arrival does not count

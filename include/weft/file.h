@@ -8,9 +8,9 @@
  * cache needs no thread.  If there is no thread and none can be started, the worker makes the call
  * itself.
  *
- * A call in progress cannot be stopped: a task that is cancelled meanwhile, or whose deadline
- * passes, waits for its end and returns its result.  -ECANCELED and -ETIMEDOUT mean that the call
- * had not begun.
+ * A system call in progress cannot be stopped: if the task is cancelled or its deadline passes
+ * meanwhile, the function still waits for the end of the system call and returns its result.
+ * -ECANCELED and -ETIMEDOUT mean that the system call had not begun.
  *
  * Threads:  any task or thread.  A non-worker thread is blocked, and so is the worker of a poll
  *           task.
@@ -48,12 +48,13 @@ WEFT_API int weft_fdatasync(int fd);
  *
  * *copied, if `copied` is not NULL, is always set: the number of bytes written to `to`.
  *
- * 0            `limit` bytes, or all up to the end: then *copied is less than `limit`
+ * 0            `limit` bytes were copied; or `from` ended before, and *copied is less than `limit`
  * -EINVAL      one of the two cannot be copied to or from
  * -EAGAIN      called in a poll task, which cannot wait here
- * -ECANCELED, -ETIMEDOUT   the task was interrupted between two steps; or an error of read or
- *              write.  Bytes that were taken from a socket or pipe and not yet written are lost
- *              then, at most 64 KiB.
+ * -ECANCELED, -ETIMEDOUT   the task was interrupted between two steps
+ * else         an error of read or write
+ * After an error, bytes that were taken from a socket or pipe and not yet written are lost, at most
+ * 64 KiB.
  */
 WEFT_API int weft_copy(int to, int from, size_t limit, size_t *copied);
 

@@ -8,12 +8,13 @@
  *     intptr_t result = weft_fork_join(&left);     runs it here, unless a thief took it
  *
  * The record lies in the caller's frame; nothing is allocated and nothing can fail.  Forks must be
- * joined in reverse order, each once, before the frame is left; a check reports a violation.  A
- * fork that no thief took is run by its join as a plain call.  The join of a fork that was taken
- * suspends the task until the fork has ended.
+ * joined in reverse order, each once, before the frame is left; a violation that a check detects
+ * ends the process with a message.  A fork that no thief took is run by its join as a plain call.
+ * The join of a fork that was taken suspends the task until the fork has ended.
  *
  * Waiting:  a fork may wait, yield and fork like any task.  When the task that forked is suspended,
- *           its forks become tasks of their own, so it may even wait for what they do.
+ *           its forks become tasks of their own, so that task may even wait for something that one
+ *           of its forks does.
  * Cancel:   a fork runs under the deadline and the cancellation of the task that forked it.  A join
  *           always waits for the end, and passes a cancellation on to forks that thieves run.
  * Failing:  weft_fail in a fork fails the task that forked it, at the join.
@@ -83,7 +84,7 @@ static inline intptr_t weft_fork_join(weft_fork *fork)
     struct weft_forks_front *front = weft_forks_front_of(fork->forks);
     if (weft_forks_is_asked(fork->forks) || __builtin_expect(front->marked == fork, 0) ||
         __builtin_expect(front->newest != fork,
-                         0)) { /* the last one: a violation, reported there */
+                         0)) { /* not the newest fork: a violation, which the slow path reports */
         return weft_fork_join_slow(fork->forks, fork);
     }
     front->newest = fork->older;

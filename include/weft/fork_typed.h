@@ -30,7 +30,8 @@
 
 WEFT_BEGIN
 
-/* Returns the forks of the calling task; outside a task, one whose forks run at once.  Borrowed. */
+/* Returns the weft_forks of the calling task.  Where forks run at once (see Outside in
+ * weft/fork.h), returns a weft_forks that stands for that.  Borrowed. */
 WEFT_API weft_forks *weft_forks_self(void);
 
 /* ---- private from here on -------------------------------------------------------------------- */
@@ -60,7 +61,8 @@ static inline void weft_fork_push(weft_forks *forks, weft_fork *fork, weft_fn fn
     front->newest = fork;
 }
 
-/* True: no thief has taken it; the caller must call the function.  False: its result is stored. */
+/* Joins the newest fork.  True: no thief took it, and the caller must call the function.  False:
+ * the function has run and has stored its result in the record that contains `fork`. */
 static inline bool weft_fork_pop(weft_forks *forks, weft_fork *fork)
 {
     struct weft_forks_front *front = weft_forks_front_of(forks);
@@ -101,7 +103,8 @@ WEFT_END
         return __builtin_expect(weft_fork_pop(forks, &f->fork), 1) ? name arguments : f->result;   \
     }
 
-/* For a function `result_type name(weft_forks *forks, type1 a)`; the others add arguments. */
+/* For a function `result_type name(weft_forks *forks, type1 a)`.  The macros below are for
+ * functions with two, three and four arguments after `forks`. */
 #define WEFT_FORK_1(result_type, name, type1)                                                      \
     WEFT_FORK_DEFINE(result_type, name,                                                            \
         type1 a;,                                                                                  \

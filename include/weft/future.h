@@ -9,10 +9,10 @@
  * that moment goes to the next waiter.  The object and the memory of the item must stay in place
  * until the future is ready or dropped.
  *
- * A future that waits for a lock, a permit or a notification may be granted it, or be told to try,
- * at any time; its task is woken for that, and other waiters stand behind it until it is polled
- * again or dropped.  So a woken task should poll the futures that it still wants and drop the
- * others: to keep such a future without polling it is to keep the lock.
+ * A future that waits for a lock, a permit or a notification may be granted it, or be told to
+ * retry, at any time; then its task is woken.  Until that task polls or drops the future, the
+ * waiters behind the future may get nothing.  So a woken task should poll the futures that it still
+ * wants and drop the others: a granted future that is neither polled nor dropped keeps the lock.
  */
 #ifndef WEFT_FUTURE_H
 #define WEFT_FUTURE_H
@@ -30,7 +30,7 @@ typedef struct weft_wait_future {
     uint64_t opaque[34];
 } weft_wait_future;
 
-/* weft_mutex_lock: the owner of the mutex is the task that polls. */
+/* weft_mutex_lock: the task that polls becomes the holder of the mutex. */
 WEFT_API void weft_lock_future(weft_wait_future *future, weft_mutex *mutex);
 /* weft_rwlock_read and weft_rwlock_write. */
 WEFT_API void weft_read_future(weft_wait_future *future, weft_rwlock *rwlock);

@@ -19,10 +19,11 @@
  *
  * Descriptors:  plain numbers from any source.  Weft sets O_NONBLOCK on a descriptor at its first
  *               use (not on regular files and terminals).  Two rules.  First, if a descriptor was
- *               used here, close it by weft_close; if other code closes it, call weft_forget
- *               before.  Otherwise a task that uses a later descriptor with the same number may
- *               wait for ever, because Weft takes it for the old one.  Second, a descriptor must
- *               stay open during the calls that use it; weft_close ensures that, close(2) does not.
+ *               used here, close it by weft_close; if other code closes it, call weft_forget before
+ *               that.  Otherwise a task that uses a later descriptor with the same number may wait
+ *               for ever, because Weft takes the later descriptor for the old one.  Second, a
+ *               descriptor must stay open during the calls that use it; weft_close ensures that,
+ *               close(2) does not.
  * Threads:      any task or thread.  A non-worker thread is blocked where a task would be
  *               suspended.
  */
@@ -77,10 +78,11 @@ WEFT_API ssize_t weft_sendmsg(int fd, const struct msghdr *message, int flags);
  */
 WEFT_API int weft_accept(int fd, struct sockaddr *address, unsigned int *address_size);
 /* Connects, waits until the connection is established, and returns 0.  If the backlog of a Unix
- * socket is full, it waits and tries again; in a poll task it returns -EAGAIN, and no future tells
- * when there is room. */
+ * socket is full, it waits and tries again; in a poll task it returns -EAGAIN instead, and no
+ * future reports when the backlog has room again. */
 WEFT_API int weft_connect(int fd, const struct sockaddr *address, unsigned int address_size);
-/* Shuts down a connection, as shutdown(2); tasks that wait for it continue.  Never waits. */
+/* Shuts down a connection, as shutdown(2) does; a call that waits for the direction that was shut
+ * down returns.  Never waits. */
 WEFT_API int weft_shutdown(int fd, int how);
 
 /*
@@ -110,7 +112,8 @@ WEFT_API weft_case weft_case_fd(int fd, int events);
  * then reuse its number.  So to end a connection that another task uses, call weft_shutdown and let
  * the other task close it.  Never waits.
  *
- * Returns 0; -EBADF: it is not open; or an error of close(2), after which it is closed too.
+ * Returns 0; -EBADF: the descriptor is not open; or another error of close(2), after which the
+ * descriptor is closed all the same.
  */
 WEFT_API int weft_close(int fd);
 

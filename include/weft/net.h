@@ -112,7 +112,8 @@ typedef struct weft_addrs {
  *
  * A name is looked up by getaddrinfo on a blocking thread, and the task waits.  If the task is
  * cancelled or its deadline passes, the call returns at once; the thread continues until the lookup
- * ends and discards the answer.  Numbers need neither a thread nor a wait.
+ * ends and discards the answer.  If the host is a number, and the service is a number or NULL, the
+ * call needs neither a thread nor a wait.
  *
  * 0            *out has at least one address; free it by weft_addrs_free
  * -ENOENT      there is no such host or service
@@ -121,6 +122,7 @@ typedef struct weft_addrs {
  * -ENOMEM      no memory
  * -EAGAIN      called in a poll task, which cannot wait; or no thread could be started
  * -ECANCELED, -ETIMEDOUT
+ * else         another error of getaddrinfo, as a negative errno
  */
 WEFT_API int weft_resolve(const char *host, const char *service, weft_addrs **out);
 /* Frees the result of weft_resolve.  NULL is allowed. */

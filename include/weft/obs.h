@@ -57,7 +57,7 @@ typedef struct weft_stats {
     uint64_t timers_fired;     /* sleeps and deadlines that expired */
     uint64_t io_events;        /* events that the kernel reported for descriptors */
     enum weft_io io;           /* the interface in use; WEFT_IO_AUTO: no task has done I/O yet */
-    uint64_t lost_wakeups;     /* build option WEFT_PARK_TIMEOUT_MS: parked beside queued work */
+    uint64_t lost_wakeups;     /* with WEFT_PARK_TIMEOUT_MS: parked although work was queued */
 } weft_stats;
 
 /* Fills *out with the statistics of the runtime.  Never waits.  -EINVAL: NULL. */

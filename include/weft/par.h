@@ -28,13 +28,14 @@ WEFT_BEGIN
 WEFT_API int weft_for(size_t begin, size_t end, size_t grain,
                       void (*body)(size_t lo, size_t hi, void *arg), void *arg);
 
-/* How to add up.  `combine` must be associative; it need not be commutative. */
+/* How to reduce the items of a range to one value, called their sum here.  `combine` must be
+ * associative; it need not be commutative. */
 typedef struct weft_reducer {
     size_t size;          /* bytes of a value */
     const void *identity; /* the value of an empty sum; NULL: zero bytes */
-    /* Adds the indices [lo, hi) to *value, on its right. */
+    /* Adds the items with the indices [lo, hi), in this order, to *value, the left operand. */
     void (*body)(size_t lo, size_t hi, void *value, void *arg);
-    /* Adds *right to *value, on its right. */
+    /* Adds *right, the right operand, to *value, the left operand. */
     void (*combine)(void *value, const void *right, void *arg);
     void *arg; /* passed to both */
 } weft_reducer;
@@ -61,8 +62,8 @@ WEFT_API int weft_scan(void *items, size_t count, size_t size,
 WEFT_API int weft_scan_i64(int64_t *items, size_t count);
 WEFT_API int weft_scan_f64(double *items, size_t count);
 
-/* Returns a negative number if a goes before b, a positive one if a goes after b, 0 if either is
- * fine. */
+/* Returns a negative number if a goes before b, a positive one if a goes after b, 0 if both orders
+ * are allowed. */
 typedef int (*weft_compare)(const void *a, const void *b, void *arg);
 
 /* Sorts `count` items of `size` bytes.  Allocates a second array of the same size; without memory

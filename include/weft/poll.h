@@ -131,8 +131,9 @@ WEFT_API void weft_sleep_future_init(weft_sleep_future *future, weft_time at);
 
 /*
  * Waits for the end of a task, as weft_await, and takes over the handle.  Result: that of the task,
- * -ECANCELED, -ETIMEDOUT, or -EDEADLK if the task waits for itself.  If the future is dropped
- * before that, it drops the handle, and cancels the task if `cancels` is true.
+ * -ECANCELED, -ETIMEDOUT, -EDEADLK if the task waits for itself, or -ENOMEM if `task` is NULL.  If
+ * the future is dropped before it is ready, it drops the handle, and cancels the task if `cancels`
+ * is true.
  */
 typedef struct weft_task_future {
     weft_future future;

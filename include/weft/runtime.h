@@ -54,7 +54,7 @@ typedef struct weft_failure {
 typedef struct weft_deadlock {
     size_t count;                  /* waiting tasks; the runtime has no others */
     const weft_task *const *cycle; /* each waits for the next one, the last for the first */
-    size_t cycle_count;            /* 0: no cycle; some task waits for an object without an owner */
+    size_t cycle_count;            /* 0: no cycle was found; for example, all wait in channels */
     const char *text;              /* the same as text, one line for each task */
 } weft_deadlock;
 
@@ -149,7 +149,8 @@ WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options);
  * way.  The child has no workers.  The calling task becomes a plain thread there, which should call
  * exec or _exit.  In the child, calls that would start tasks, wait for tasks, or open or close a
  * runtime return -EPERM; any other call that waits for another task waits for ever; returning from
- * the task's function fails a check.  Descriptors are shared with the parent, as after any fork.
+ * the task's function ends the child with a message.  Descriptors are shared with the parent, as
+ * after any fork.
  */
 WEFT_API int weft_runtime_open(weft_runtime **out, const weft_options *options);
 
@@ -196,9 +197,10 @@ WEFT_API int weft_options_check(const weft_options *options, char *text, size_t 
  * one caller nest; another caller waits until the world was started again.  A calling task is
  * suspended while it waits for that; a non-worker thread is blocked.
  *
- * The caller must not wait, yield or end before it has started the world: a check stops it.  Two
- * runtimes must not stop each other's worlds: a task that waits until another runtime stands still
- * keeps its own worker, which therefore does not stand still itself.
+ * The caller must not wait, yield or end before it has started the world: if a task of this runtime
+ * does, the process ends with a message.  Two runtimes must not stop each other's worlds: a task
+ * that waits until another runtime stands still keeps its own worker, which therefore does not
+ * stand still itself.
  *
  * 0; -EINVAL: NULL; -EPERM: called in a child process after fork.
  */

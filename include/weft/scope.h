@@ -7,10 +7,10 @@
  *     weft_scope_go(&scope, work, arg);      any number, also from tasks of the scope
  *     int rc = weft_scope_close(&scope);     waits for all; the first error, else 0
  *
- * The first task that fails cancels the others.  The owner is not cancelled; weft_scope_close
- * returns the error.  The struct lies in the frame of the task that opened it (the owner), which
- * must close it before it leaves the frame.  Scopes nest.  A task that returns with an open scope
- * fails a check; weft_fail closes the task's scopes itself.
+ * The first task that fails cancels the others, but not the owner, which is the task that opened
+ * the scope; weft_scope_close returns the error.  The struct lies in the owner's frame, and the
+ * owner must close the scope before it leaves that frame.  Scopes nest.  A task that returns with
+ * an open scope ends the process with a message; weft_fail closes the task's scopes itself.
  */
 #ifndef WEFT_SCOPE_H
 #define WEFT_SCOPE_H
@@ -51,10 +51,11 @@ WEFT_API int weft_scope_spawn(weft_scope *scope, weft_fn fn, void *arg,
  * not negative, or the scope is not open; no task was cancelled. */
 WEFT_API int weft_scope_cancel(weft_scope *scope, int error);
 
-/* Waits for all tasks of the scope and closes it.  It always waits: if the owner is cancelled or
- * its deadline passes, it cancels the tasks and waits on.  Restores the deadline that the owner had
- * at the open.  Returns 0 or the first error; -EPERM: the caller is not the owner; -EINVAL: not the
- * innermost open scope. */
+/* Waits for all tasks of the scope and closes it.  If the owner is cancelled or its deadline passes
+ * meanwhile, the call cancels the tasks of the scope and still waits until all have ended.
+ * Restores the deadline that the owner had at the open.  Returns 0 or the first error; -EPERM: the
+ * caller is not the owner; -EINVAL: not the innermost open scope, or a cleanup that was pushed
+ * after the open is not popped. */
 WEFT_API int weft_scope_close(weft_scope *scope);
 
 /* Closes the scope if it is open and ignores its error: for

@@ -9,7 +9,8 @@
  *
  *     weft_signals_block(&set) at the beginning of main, before any other thread is started.
  *
- * Threads inherit it.  A thread that was started before must call it too.
+ * A new thread inherits the blocked signals from the thread that starts it.  A thread that was
+ * started before must call weft_signals_block too.
  *
  * Only signals to the process are delivered here (kill, sigqueue, a timer, a terminal), not signals
  * to a thread (pthread_kill, raise).  A standard signal that arrives several times before it is
@@ -78,8 +79,8 @@ typedef struct weft_drain_options {
 } weft_drain_options;
 
 /*
- * Closes a scope, as weft_scope_close does, whose tasks serve until a signal comes.  After the
- * signal
+ * For a scope whose tasks serve until a signal comes: waits for the tasks and closes the scope, as
+ * weft_scope_close does.  After the signal
  *
  *   1. the listener is closed: an accept returns -EBADF and new connections are refused (-1: there
  *      is no listener); its number is not reused before weft_drain returns

@@ -36,12 +36,13 @@ WEFT_BEGIN
 /* ---- mutex ----------------------------------------------------------------------------------- */
 
 /*
- * Owned by the task or non-worker thread that locked it, until the owner unlocks it.  The owner may
- * wait for anything else while it holds the mutex, and may continue on another thread.
+ * Held by the task or non-worker thread that locked it, until this holder unlocks it.  The holder
+ * may wait for anything else meanwhile; a task that holds the mutex may continue on another thread.
  *
- * Order: unlock wakes the longest waiter to try, and a running task may take the mutex before it: a
- * free mutex is not reserved for a waiter that does not run yet.  A waiter that lost this way once
- * gets the mutex handed over, so none waits for ever.
+ * Order: unlock wakes the longest waiter, which then tries to lock.  A running task may take the
+ * mutex before that waiter does: a free mutex is not reserved for a waiter that does not run yet.
+ * If a waiter has lost the mutex once in this way, an unlock hands the mutex over to it, so no
+ * waiter waits for ever.
  *
  * A task that ends, by return, by weft_fail or by a forced close of its runtime, releases the
  * mutexes that it holds; this is reported like an unobserved failure, with -EOWNERDEAD.  A thread

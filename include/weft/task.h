@@ -9,10 +9,10 @@
  * Waiting:  a call that "waits" suspends the calling task, never its worker's thread.  On a
  *           non-worker thread it blocks that thread.
  * Cancel:   a call that waits returns -ECANCELED once the calling task was cancelled, and
- *           -ETIMEDOUT once its deadline has passed.  It does so every time, until the task ends or
- *           raises a shield.  Both also end a wait that has begun.  A call that need not wait
- *           usually succeeds in spite of them: a loop whose calls may never wait should call
- *           weft_check.
+ *           -ETIMEDOUT once its deadline has passed.  Every such call does, until the task ends or
+ *           raises a shield.  A cancellation or a deadline also ends a wait that has begun.  A call
+ *           that need not wait usually succeeds in spite of both: a loop whose calls may never wait
+ *           should call weft_check.
  * Blocking: a blocking system call or a long computation keeps the worker's thread.  Other workers
  *           continue, and after 10 ms another thread, a spare, runs the worker's other tasks.
  *           weft_check in a long loop lets other tasks run; weft_blocking calls a function on a
@@ -168,23 +168,24 @@ WEFT_API weft_task *weft_self(void);
  * ids in blocks, so ids do not count tasks. */
 WEFT_API uint64_t weft_task_id(const weft_task *task);
 
-/* on != 0: pins the calling task to its present thread until an equal number of calls with 0.
- * Returns 0; -EINVAL: the task is not pinned; -EOVERFLOW: it is pinned 65535 times already; -EPERM:
- * not inside a task. */
+/* on != 0: pins the calling task to its present thread.  on == 0: undoes one such call.  Returns 0;
+ * -EINVAL: `on` is 0 and the task is not pinned; -EOVERFLOW: it is pinned 65535 times already;
+ * -EPERM: not inside a task. */
 WEFT_API int weft_pin(int on);
 
 /* ---- failing --------------------------------------------------------------------------------- */
 
 /* A function to call if weft_fail ends the task.  The record lies in the caller's frame and must be
- * popped before that frame is left: a task that returns with a cleanup pushed fails a check. */
+ * popped before that frame is left: a task that returns with a cleanup pushed ends the process with
+ * a message. */
 typedef struct weft_cleanup {
     void (*fn)(void *arg);
     void *arg;
     struct weft_cleanup *next; /* private */
 } weft_cleanup;
 
-/* Pushes a cleanup on the calling task's list.  Only inside a green thread; a check stops other
- * callers. */
+/* Pushes a cleanup on the calling task's list.  Only inside a green thread: any other caller ends
+ * the process with a message. */
 WEFT_API void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg);
 /* Removes the newest cleanup, which `cleanup` must be; runs it if `run` is not 0.  Only inside a
  * green thread. */
@@ -193,13 +194,13 @@ WEFT_API void weft_cleanup_pop(weft_cleanup *cleanup, int run);
 /* Ends the calling task from any call depth with the result `error` (a negative errno) and a
  * message.  Runs the task's cleanups first, newest first, behind a shield; they may wait.  If a
  * cleanup calls weft_fail, its error and message replace the first ones.  Does not return.  Only
- * inside a green thread; a check stops other callers. */
+ * inside a green thread: any other caller ends the process with a message. */
 WEFT_API void weft_fail(int error, const char *format, ...)
     __attribute__((noreturn, format(printf, 2, 3)));
 
 /* Copies the weft_fail message of a task that has ended to `text`, "" if there is none, truncated
- * to text_size.  Returns its length without the final '\0'.  -EAGAIN: the task has not ended;
- * -EINVAL: NULL. */
+ * to text_size bytes with the final '\0'.  Returns the length of the whole message without the
+ * '\0'.  -EAGAIN: the task has not ended; -EINVAL: NULL. */
 WEFT_API int weft_task_message(const weft_task *task, char *text, size_t text_size);
 
 /* ---- task-local storage ---------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/weft.h - includes every header of Weft except two.
+ * weft/weft.h - includes every header of Weft except three.
  *
  * weft/net.h (addresses and connections) and weft/signals.h are left out.  They include
  * <sys/socket.h> and <signal.h>, whose names (send, listen, kill, ...) a program may use for its
- * own functions.
+ * own functions.  weft/fork_typed.h is left out because weft/fork.h is the usual way to fork.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H

@@ -22,7 +22,8 @@ static const struct wf_allocator libc_allocator = {libc_alloc, free};
 
 static WF_ATOMIC(const struct wf_allocator *) allocator; /* NULL: libc's */
 
-/* [any: add]  relaxed: statistics, which tests compare while no other thread allocates. */
+/* [any: add]  relaxed: counts.  wf_allocator_set and the tests compare them; the values are exact
+ * only while no other thread allocates. */
 static WF_ATOMIC(uint64_t) allocated;
 static WF_ATOMIC(uint64_t) freed;
 static WF_ATOMIC(uint64_t) refused;

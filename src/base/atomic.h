@@ -12,8 +12,8 @@
  *   wf_<op>_<order>(&cell)  the operations; the memory order is part of the name.
  *   wf_plain_load/store     shared memory that a protocol protects, such as a queue's slot: no
  *                           atomic instruction, but the checker and TSan check it for races.
- *   wf_counter_*            statistics with one writer.  No decision depends on them, so they are
- *                           no steps of the model.
+ *   wf_counter_*            counts with one writer.  No protocol that the checker examines depends
+ *                           on their values, so the checker does not treat them as steps.
  *
  * There are no acquire or release fences: TSan does not support them, and an acquire or release
  * access can replace each.  The only fence is wf_fence_seq_cst(), for store-load (Dekker)
@@ -127,8 +127,8 @@
 #endif
 #endif
 
-/* The fast side of an asymmetric fence; wf_barrier_everywhere is the slow side.  It only stops the
- * compiler from reordering across it. */
+/* The fast side of an asymmetric fence; wf_barrier_everywhere is the slow side.  The fast side
+ * emits no instruction: it only stops the compiler from moving accesses across the fence. */
 #define wf_fence_light() atomic_signal_fence(memory_order_seq_cst)
 
 #ifdef WF_TSAN

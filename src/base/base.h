@@ -13,7 +13,8 @@
  *
  * Three test hooks, compiled away in release:
  *   WF_REACHED("layer.what")  reached mark: a rare branch that the test suite must take
- *   WF_JITTER()               race window: hostile builds delay the thread here, by the seed
+ *   WF_JITTER()               race window: hostile builds delay the thread here, at random (the
+ *                             numbers come from wf_jitter_seed)
  *   WF_FAULT("what")          fault point: true when the test makes this call fail
  */
 #ifndef WF_BASE_BASE_H

@@ -21,7 +21,8 @@
 #endif
 
 /* Bytes of a cache line on both supported CPUs.  Cells that different threads write are this far
- * apart.  x86 prefetches lines in pairs, but 128 measured no better here and doubles a worker. */
+ * apart.  x86 prefetches lines in pairs, but a distance of 128 was no faster when measured, and
+ * would double the size of struct wf_worker. */
 #define WF_CACHE_LINE 64
 
 /* ---- run queues and the global queue ------------------------------------------------------- */
@@ -54,7 +55,7 @@ typedef int64_t wf_deque_diff;
 #endif
 
 /* Tasks left in the global queue above which a worker prefetches the stacks of the tasks that it
- * has just fetched.  After a queue this long a stack is no longer in the CPU's caches. */
+ * has just fetched.  While a task waits in a queue this long, its stack leaves the CPU's caches. */
 #define WF_PREFETCH_QUEUE_MIN 4096u
 /* Cache lines prefetched of each such stack: about what a resumed task touches. */
 #define WF_PREFETCH_LINES 6u
@@ -63,9 +64,9 @@ typedef int64_t wf_deque_diff;
  * that it reads into, above these frames, is prefetched too. */
 #define WF_PREFETCH_LINES_IO 12u
 
-/* Tasks that a worker takes from the global queue at once: its length / workers, within these
- * bounds.  A larger share would let one worker drain the queue; a smaller one would take the lock
- * too often. */
+/* Tasks that a worker takes from the global queue at once: the length of the queue divided by the
+ * number of workers, within these bounds.  With a larger share one worker would drain the queue;
+ * with a smaller one workers would take the lock too often. */
 #define WF_INJECT_BATCH_MIN 4u
 #define WF_INJECT_BATCH_MAX 64u
 /* Tasks that a worker in depth-first order keeps from one fetch, beside the task that it runs
@@ -149,8 +150,9 @@ typedef int64_t wf_deque_diff;
 
 /* Nanoseconds of one chunk of a loop without an explicit grain: see par/grain.c. */
 #define WF_CHUNK_NS INT64_C(5000)
-/* Indices.  A smaller range is split before any chunk was measured: each index may be long.  A
- * larger one is split when the measured chunks show that the rest is worth it. */
+/* Indices of a loop.  A range with fewer indices is split before any chunk was measured, because a
+ * single index may take any time.  A range with this many or more is split only when the measured
+ * chunks show that the rest is worth a fork. */
 #define WF_CHUNK_FIRST ((size_t)64)
 
 /* Items of one block of a prefix sum: two passes over 64 KiB of numbers stay in a core's cache. */
@@ -189,8 +191,8 @@ typedef int64_t wf_deque_diff;
 #define WF_FAILURE_LINES 16u
 
 /* Nanoseconds without a remote access after which a worker biases its run queue again.  The next
- * remote access must revoke the bias: that costs it one or two microseconds, and the worker an
- * interrupt. */
+ * remote accessor must revoke the bias: that costs the accessor one or two microseconds, and the
+ * worker an interrupt. */
 #define WF_BIAS_AFTER_NS INT64_C(50000)
 
 /* ---- tasks --------------------------------------------------------------------------------- */
@@ -225,7 +227,8 @@ typedef int64_t wf_deque_diff;
 #define WF_WHEEL_LEVELS 8u
 
 /* Threads of a runtime's blocking pool: the default and the maximum of `blocking_max`.  An idle
- * thread costs its stack.  The maximum is about what one program gets on a machine. */
+ * thread costs its stack.  The maximum is about the number of threads that one program can
+ * start on a usual machine. */
 #define WF_BLOCKING_DEFAULT 512u
 #define WF_BLOCKING_MAX 16384u
 /* Nanoseconds after which an idle thread of the blocking pool ends: the default. */
@@ -254,8 +257,8 @@ typedef int64_t wf_deque_diff;
 #endif
 
 /* Granted tasks that one call collects before it wakes them.  The call takes the lock of the wait
- * queue once, and the woken tasks do not contend for it.  If it grants more, it wakes a full batch
- * before the next. */
+ * queue once for all of them, and the woken tasks do not contend for that lock.  A call that grants
+ * more tasks than this wakes each full batch before it collects the next. */
 #define WF_WAKES_MAX 16u
 
 /* Build option for tests.  A parked worker wakes up after this time and checks for work for which
@@ -288,9 +291,10 @@ typedef int64_t wf_deque_diff;
  * paths of some hundred bytes where containers are nested. */
 #define WF_CGROUP_FILE_SIZE_MAX 16384
 
-/* Attempts on a held wf_lock before the thread sleeps.  A pause of 15 to 140 ns, by the CPU,
- * precedes each; together they cost no more than a sleep and a wake-up.  On two idle cores 40 was
- * as good as 1000 and up to twice as good as 0; on busy cores no number made a difference. */
+/* Attempts on a held wf_lock before the thread sleeps.  A pause precedes each, of 15 to 140 ns
+ * depending on the CPU model; all pauses together cost no more than a sleep and a wake-up.  On two
+ * idle cores 40 was as good as 1000 and up to twice as good as 0; on busy cores no number made a
+ * difference. */
 #ifdef WF_MODEL
 #define WF_LOCK_SPIN 0u
 #else

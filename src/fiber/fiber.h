@@ -252,8 +252,9 @@ size_t wf_stack_cache_count(const struct wf_stack_cache *cache);
  * is reached. */
 int wf_stack_get(struct wf_stack_cache *cache, size_t size, struct wf_stack **out);
 
-/* [owner of cache]  Takes a stack on which no fiber runs any more.  It may come from another cache
- * of the same pool.  A damaged canary is reported as an overflow and aborts the process. */
+/* [owner of cache]  Puts a stack, on which no fiber runs any more, into the cache.  The stack may
+ * come from another cache of the same pool.  A damaged canary is reported as an overflow and aborts
+ * the process. */
 void wf_stack_put(struct wf_stack_cache *cache, struct wf_stack *stack);
 
 /* The stack at an address. */
@@ -279,11 +280,11 @@ void wf_fiber_init_thread(struct wf_fiber *fiber);
 void wf_fiber_init(struct wf_fiber *fiber, struct wf_stack *stack, wf_fiber_fn fn, void *arg);
 
 /*
- * [owner]  Gives the fiber its own floating point control words.  While it is suspended, the words
- * that are current at this call are restored.  For code that changes the rounding mode and suspends
- * before it changes it back.  It costs 12 ns each time the fiber is suspended, so it is off by
- * default: then all fibers share the words, and a fiber must suspend with the words that it began
- * with.
+ * [owner]  Gives the fiber its own floating point control words.  This call saves the current
+ * words.  Each suspension of the fiber restores the saved words, and each resumption sets the
+ * fiber's own words again.  For a fiber that changes the rounding mode and suspends before it
+ * changes the mode back.  This costs 12 ns for each suspension, so it is off by default: then all
+ * fibers share the words, and a fiber must suspend with the words that it began with.
  */
 void wf_fiber_keep_fp_control(struct wf_fiber *fiber);
 
@@ -340,8 +341,8 @@ void wf_signal_stack_done(struct wf_signal_stack *stack);
 
 /* ---- internal to the layer ----------------------------------------------------------------- */
 
-/* One mapping: `count` pairs of a guard and a stack.  Bit i of a bitmap is stacks[i], the i-th from
- * the lowest address. */
+/* One mapping: `count` pairs of a guard and a stack.  In each bitmap bit i stands for stacks[i];
+ * stacks[0] has the lowest address. */
 struct wf_slab {
     struct wf_stack_pool *pool; /* [const] */
     char *memory;               /* [const] */
@@ -418,8 +419,8 @@ _Noreturn void wf_fiber_main(struct wf_fiber *fiber, void *message);
 /* fiber.c  wf_fiber_switch for a fiber with keeps_fp_control. */
 void *wf_fiber_switch_keeping(struct wf_fiber *from, struct wf_fiber *to, void *message);
 
-/* fiber.c  The last switch of `from`.  is_outermost: called from the fiber's entry function, after
- * its function has returned. */
+/* fiber.c  The last switch of `from`.  is_outermost: the caller is wf_fiber_main, and the function
+ * of the fiber has returned; false: the caller is inside that function. */
 _Noreturn void wf_fiber_leave(struct wf_fiber *from, struct wf_fiber *to, void *message,
                               bool is_outermost);
 
@@ -451,8 +452,9 @@ void *wf_fiber_switch_sanitized(struct wf_fiber *from, struct wf_fiber *to, void
  * wf_context_switch without a call.  A call that is left by a jump leaves one entry too many on the
  * CPU's return stack predictor: all later returns are mispredicted, 7 ns each, until it is empty.
  * Inline code makes no call, and two fibers that are suspended at the same place even have their
- * returns predicted correctly.  The saved context is that of the function.  The code first steps
- * over the ABI's red zone: 128 bytes below the stack pointer that the compiler may use.
+ * returns predicted correctly.  The saved context is that of the function into which this code is
+ * inlined.  The code first steps over the ABI's red zone: the 128 bytes below the stack pointer,
+ * which the compiler may use.
  */
 #if defined(__x86_64__)
 #ifdef __AVX512F__ /* else the compiler does not know these registers */

@@ -160,7 +160,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 static int hook_locked(int i)
 {
     if (is_hooked[i]) {
-        return 0; /* the program's handler replaced on_fault, and calls it or not */
+        return 0; /* the program replaced on_fault by its own handler, which may call on_fault */
     }
     if (WF_FAULT("sigaction")) {
         return -EINVAL;

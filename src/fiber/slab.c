@@ -70,8 +70,9 @@ static int guard_by_mapping(struct wf_stack_pool *pool, struct wf_stack *stack)
     return rc;
 }
 
-/* Sets stack->guard to the first kind that works, or, if the options require one, to that kind;
- * else returns its error. */
+/* Installs the guard and sets stack->guard to its kind: the kind that the options require, or else
+ * the first kind that works.  Returns 0, the error of the required kind, or -ENOMEM if the kernel
+ * has no memory for a marker. */
 static int guard_install(struct wf_stack_pool *pool, struct wf_stack *stack)
 {
     const bool has_choice = pool->options.guard == WF_GUARD_BEST;

@@ -31,7 +31,8 @@ static unsigned class_of(const struct wf_stack_pool *pool, size_t size)
         return WF_STACK_CLASSES;
     }
     size = size > pool->page_size ? size : pool->page_size;
-    /* The number of bits of size - 1 beyond those of the minimum - 1; neither is 0. */
+    /* The bit length of size - 1 minus that of the minimum - 1.  Neither is 0, for which clz is
+     * undefined. */
     const unsigned index = (unsigned)(__builtin_clzll(WF_STACK_SIZE_MIN - 1) -
                                       __builtin_clzll((unsigned long long)size - 1));
     WEFT_ASSERT(wf_stack_class_size(index) >= size);

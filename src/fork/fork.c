@@ -17,8 +17,8 @@
  *
  * A task that is suspended with unjoined forks makes a task of each fork and queues it: the
  * suspended task may wait for what its forks do, and there may be only one worker.  In the reactor
- * policy no worker steals.  There the owner makes tasks of its oldest forks on a request, one for
- * each worker without work.
+ * policy no worker steals.  There the owner makes tasks of its oldest forks on a request, at most
+ * one for each worker without work.
  *
  * Rejected: thieves that take forks of suspended tasks.  They would have to find these tasks first.
  */
@@ -53,7 +53,7 @@ static void fork_inherit(struct wf_worker *worker, struct weft_task *task, struc
     task->home = (uint16_t)worker->index;
     wf_store_relaxed(&task->origin.parent_id, wf_task_id(parent));
     wf_store_relaxed(&task->origin.site, (uintptr_t)fork->fn);
-    wf_store_relaxed(&task->marks, WF_TASK_OBSERVED); /* by the join */
+    wf_store_relaxed(&task->marks, WF_TASK_OBSERVED); /* the join reads the result */
     wf_store_relaxed(&task->deadline, wf_load_relaxed(&parent->deadline));
     wf_store_relaxed(&task->priority, wf_load_relaxed(&parent->priority));
     task->needs_slow_queue = wf_load_relaxed(&task->priority) != WEFT_PRIORITY_NORMAL;
@@ -94,7 +94,8 @@ static bool may_share(const struct wf_worker *worker, const struct weft_task *se
            self->body != WF_BODY_GREEN_FP && !worker->runtime->options.no_steal;
 }
 
-/* [the task]  Links the forks that are newer than `marked` from old to new: each record once. */
+/* [the task]  Links the forks from `marked` to the newest in the direction from old to new, and
+ * sets `marked` to the newest.  So each record is linked only once. */
 static void link_newer(struct weft_forks *forks)
 {
     weft_fork *fork = forks->newest;
@@ -122,11 +123,11 @@ static uint32_t find_oldest(struct weft_forks *forks, uint32_t limit,
     return count - count / 2;
 }
 
-/* [the task]  Makes tasks of its oldest private forks, one for each worker that the control thread
- * has no task for. */
+/* [the task]  Makes tasks of its oldest private forks: at most one for each worker to which the
+ * control thread has no task to give. */
 static void expose_as_tasks(struct wf_worker *worker, struct weft_forks *forks)
 {
-    wf_fence_seq_cst(); /* (sched.K4): sees the idle workers, or is requested again */
+    wf_fence_seq_cst(); /* (sched.K4): the task sees the idle workers, or is requested again */
     const unsigned idle = worker->runtime->policy->idle_count(worker->runtime);
     weft_fork *found[2 * WF_FORK_SHARED_MAX];
     if (idle == 0) {
@@ -203,7 +204,7 @@ void wf_forks_release(struct weft_task *self)
 
 /* ---- fork ---------------------------------------------------------------------------------- */
 
-/* [the task]  Gives it a split deque.  NULL: out of memory. */
+/* [the task]  Gives the task a split deque and returns the deque.  NULL: out of memory. */
 static struct weft_forks *attach(struct wf_worker *worker, struct weft_task *self)
 {
     struct wf_task_extra *extra = wf_task_extra(self);
@@ -325,8 +326,8 @@ static void cancel_all(struct weft_forks *forks)
     }
 }
 
-/* [task]  Waits for the end of the task, even if the caller is cancelled: it passes the
- * cancellation on to all its forks, and waits again under a shield. */
+/* [task]  Waits for the end of `task`, even if the caller is cancelled or its deadline passes: then
+ * it waits again under a shield.  A caller that is cancelled first cancels all its forks. */
 static void fork_wait_end(struct weft_forks *forks, struct weft_task *task)
 {
     WF_RULE(!wf_is_forked(), "weft_fork_join: the fork runs in the parent: call exec or _exit");
@@ -376,7 +377,7 @@ static intptr_t join_shared(struct weft_forks *forks, weft_fork *fork)
     wf_task_unref(task);
     if (!has_run) {
         WF_REACHED("fork.task_without_stack");
-        return fork->fn(fork->arg); /* a fork cannot fail */
+        return fork->fn(fork->arg); /* the task got no stack: the join runs the fork itself */
     }
     return result;
 }
@@ -498,8 +499,8 @@ static void return_stack(struct wf_worker *worker, struct weft_task *task)
     }
 }
 
-/* [owner]  Gives the task a stack of the right size.  The thief read the size before its CAS; the
- * parent's memory may have been that of an earlier task then. */
+/* [owner]  Gives the task a stack of the right size.  The thief has read the size before its CAS,
+ * when the parent's memory may still have belonged to an earlier task. */
 static void fit_stack(struct wf_worker *worker, struct weft_task *task, uint32_t stack_size)
 {
     if (wf_load_relaxed(&task->stack_size) ==
@@ -530,8 +531,8 @@ struct weft_task *wf_fork_steal(struct wf_worker *worker, struct wf_worker *vict
         return NULL;
     }
     struct weft_task *parent = forks->owner;
-    /* relaxed: a flag.  The closer must find all tasks to cancel them: a close makes no new ones.
-     */
+    /* relaxed: a flag.  The closer must find and cancel all tasks, so a thief makes no new task
+     * while the runtime closes. */
     if (wf_load_relaxed(&worker->runtime->shutdown.is_closing) != 0) {
         return NULL;
     }

@@ -62,7 +62,7 @@ struct weft_forks {
 
 enum wf_fork_requested {
     WF_FORK_NOT_REQUESTED,
-    WF_FORK_BY_OWNER, /* no fork is exposed: the next one must be */
+    WF_FORK_BY_OWNER, /* no fork is exposed: the owner must expose the next one */
     WF_FORK_BY_THIEF, /* a thief found no exposed fork */
 };
 

@@ -41,7 +41,7 @@ static void join_drop(weft_future *future)
     (void)join_end(join_of(future), 0, &ignored);
 }
 
-/* All branches are done: the first error, or 0. */
+/* All branches are done.  Returns the first error in array order, or 0. */
 static intptr_t join_first_error(const weft_join_future *join)
 {
     for (size_t i = 0; i < join->count; i++) {
@@ -52,7 +52,7 @@ static intptr_t join_first_error(const weft_join_future *join)
     return 0;
 }
 
-/* The branch is done.  True: its result is that of the join. */
+/* The branch is done.  True: the join is done too, whatever the other branches do. */
 static bool join_is_decided(const weft_join_future *join, const weft_branch *branch)
 {
     return join->kind == WEFT_JOIN_RACE || join->kind == WEFT_JOIN_SELECT ||

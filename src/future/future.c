@@ -3,10 +3,11 @@
  * future/future.c - the base of all futures, and the futures for the end of a sleep, of a task and
  * of blocking work.
  *
- * A future that waits is known to others: to a timer wheel, to the list of a queue or of a task.
- * While it is, its abandon hook is in the list of the task that polls it, so that the end of that
- * task takes the future out of those lists, whatever ends the task.  The same holds for a future
- * that was polled without budget and has not begun: it may own a handle, or an argument.
+ * A future that waits is linked elsewhere: in a timer wheel, in a wait queue, or in the list of
+ * joiners of a task.  Meanwhile its abandon hook is in the list of the task that polls it.  So when
+ * that task ends, for whatever reason, the hook takes the future out of these structures.  A future
+ * that was polled without budget and has not begun has its hook in the list too: it may own a
+ * handle, or an argument.
  */
 #include <errno.h>
 
@@ -39,14 +40,14 @@ intptr_t weft_await_future(weft_future *future)
     struct weft_cx cx = {.task = self};
     intptr_t result = 0;
     bool is_interrupted = wf_task_interrupted(self) != 0;
-    while (future->poll(&cx, future, &result) == WEFT_PENDING) { /* what it waits for wakes us */
+    while (future->poll(&cx, future, &result) == WEFT_PENDING) { /* the poll arranged a wake-up */
         wf_wait_begin(self, WEFT_WAIT_WAKER, future);
-        if (is_interrupted) { /* the future waits all the same: another wake-up is useless */
+        if (is_interrupted) { /* the poll saw that and still waits: a timer would wake it in vain */
             wf_task_timer_clear(&self->task_timer);
         }
         wf_task_suspend(self);
         wf_wait_end(self);
-        is_interrupted = wf_task_interrupted(self) != 0; /* before the poll, which checks it too */
+        is_interrupted = wf_task_interrupted(self) != 0; /* read first, so the poll sees it too */
     }
     return result;
 }
@@ -85,7 +86,7 @@ static void future_abandon(struct wf_future_base *base, enum wf_future_end end)
     }
 }
 
-/* [closer, the task]  The task ends; the hook is out of its list. */
+/* [closer, the task]  The task ends, or drops the future; the hook is out of the task's list. */
 static void future_task_ends(struct wf_abandon_hook *hook)
 {
     struct wf_future_base *base = wf_container_of(hook, struct wf_future_base, hook);

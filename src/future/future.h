@@ -94,7 +94,7 @@ struct wf_future_base {
     struct wf_abandon_hook hook;     /* [the task]  while DELAYED or WAITING */
     struct wf_future_timer timer;    /* [the task]  its task is the task that polls */
     const struct wf_future_ops *ops; /* [const] */
-    int64_t until_ns;                /* [const]  when to poll at the latest; WEFT_NEVER */
+    int64_t until_ns;                /* [const]  when its timer wakes the task; or WEFT_NEVER */
     enum wf_future_phase phase;      /* [the task] */
 };
 

@@ -5,8 +5,8 @@
  * They are tasks like others: in the same queues, with the same state word, woken, cancelled and
  * joined in the same ways.  Only the loop of a worker calls them (worker.c), on its own stack,
  * since they are never suspended in the middle; a green thread switches to a poll task by way of
- * the loop. Where a green thread has its timer and cleanups, a poll task has its state, if that is
- * small.  So both have the same size and share their memory, which late wake-ups rely on.
+ * the loop.  A small state of a poll task lies where a green thread has its timer and cleanups.  So
+ * both kinds of task have the same size and reuse each other's memory, which late wake-ups rely on.
  *
  * A waker is a reference to the task under another name.
  */
@@ -52,7 +52,8 @@ void wf_poll_done(struct weft_task *task)
         wf_free(task->arg);
     }
     task->arg = NULL;
-    memset(task->state_bytes, 0, sizeof(task->state_bytes)); /* a green thread needs zeros */
+    /* The next task in this memory may be a green thread, which needs zeros here. */
+    memset(task->state_bytes, 0, sizeof(task->state_bytes));
 }
 
 bool wf_poll_call(struct wf_worker *worker, struct weft_task *task, intptr_t *result)

@@ -37,8 +37,8 @@ struct weft_child {
     weft_child_end end; /* [lock]  if rc is 0 */
 };
 
-/* [any]  Asks the kernel whether the child process has ended.  0, and *end if that is not NULL;
- * -EAGAIN: it runs. */
+/* [any]  Asks the kernel whether the child process has ended; if `waits`, blocks until it has.  0:
+ * it has ended, and *end is set unless `end` is NULL; -EAGAIN: it runs; or an error of waitid. */
 static int child_poll(struct weft_child *child, weft_child_end *end, bool waits);
 
 /* ---- starting ------------------------------------------------------------------------------ */

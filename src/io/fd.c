@@ -10,7 +10,8 @@
  *
  * A report between 1 and 3 has changed ready_seq, so it is not lost.  A later call that finds
  * empty_at == ready_seq goes to step 3 at once, without a system call that would find nothing.
- * After a hang-up it does not: the kernel reports that once, and may have done so before step 1.
+ * After a hang-up no call sets empty_at, so each call makes the system call first: the kernel
+ * reports a hang-up once, and may have done so before step 1.
  *
  * Registration.  The first task that waits for a descriptor registers it, for both directions, with
  * the poller of its runtime.  When that poller is closed, waiting tasks of other runtimes are woken
@@ -25,16 +26,17 @@
  *                                    reference here is a wf_fd_get that waits for the reset
  *
  *   idle     --weft_close: CAS-->   RESETTING   --fd_reset: sub-->   idle
- *   in use   --weft_close: CAS-->   CLOSING, and the closer has a reference until all waits have
- *                                   ended: else the number could be reused before, and it would end
- *                                   the waits of the next descriptor
+ *   in use   --weft_close: CAS-->   CLOSING, and the caller of weft_close has a reference until it
+ *                                   has ended all waits: else the number could be reused before
+ *                                   that, and the caller would end waits for the next descriptor
  *   CLOSING  --last put: CAS-->     RESETTING
  *
  * wf_fd_get adds its reference first and checks the flags then, because an addition costs half of a
  * compare-and-swap.  A get that finds a flag drops its reference, and may be the last put.
  *
- * The record is reset after the kernel has closed the number: before, no other descriptor can have
- * it.  A call that gets the number meanwhile spins until RESETTING is gone.
+ * The record is reset after the kernel has closed the number; until it is closed, no other
+ * descriptor can have the number.  A call that uses a new descriptor with this number before the
+ * reset is done spins until RESETTING is gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -180,7 +182,7 @@ static int find_kind(int fd, enum wf_fd_kind *kind)
         return 0;
     }
     if (S_ISCHR(status.st_mode) && isatty(fd) == 1) {
-        *kind = WF_FD_KIND_TERMINAL; /* the parent process has it too: its reads must block */
+        *kind = WF_FD_KIND_TERMINAL; /* the parent process shares it, and its reads must block */
         return 0;
     }
     *kind = S_ISSOCK(status.st_mode) ? find_socket_kind(fd) : WF_FD_KIND_POLLED;
@@ -252,7 +254,7 @@ static int fd_register(struct wf_fd_op *op)
 {
     struct wf_fd *record = op->record;
     struct wf_poller *none = NULL;
-    /* relaxed: the poller is only compared here; reports reach the waiter by the lock */
+    /* relaxed: the poller is only compared here; the waiter sees reports under record->spin */
     if (wf_load_relaxed(&record->poller) != NULL ||
         !wf_cas_relaxed(&record->poller, &none, op->poller)) {
         return 0;
@@ -285,7 +287,8 @@ void wf_fds_detach(struct wf_poller *poller)
     wf_fd_table_visit(fd_detach, poller);
 }
 
-/* [closer]  The waiting task is never resumed. */
+/* [closer]  The waiting task is never resumed.  Leaves the queue, and drops the reference of the fd
+ * operation, which does not return. */
 static void fd_wait_abandon(struct wf_abandon_hook *hook)
 {
     struct wf_wait_node *node = wf_container_of(hook, struct wf_wait_node, hook);
@@ -397,7 +400,7 @@ static int fd_close(struct wf_fd *record, bool keeps_open)
     uint32_t next;
     unsigned attempts = 0;
     do {                                         /* a failed CAS is progress of another thread */
-        while ((state & WF_FD_RESETTING) != 0) { /* the caller may own the number already */
+        while ((state & WF_FD_RESETTING) != 0) { /* the number may be that of a new descriptor */
             wf_spin_pause(&record->state, state, attempts++);
             state = wf_load_relaxed(&record->state); /* relaxed: the CAS decides */
         }

@@ -65,7 +65,7 @@ intptr_t wf_call_blocking(weft_fn fn, void *arg)
 
 struct file_call {
     ssize_t (*call)(const struct file_call *file);
-    enum wf_uring_opcode opcode; /* of the same call by a ring */
+    enum wf_uring_opcode opcode; /* of the same call by io_uring */
     union {
         void *buffer;
         const void *bytes;
@@ -101,9 +101,9 @@ static ssize_t call_fdatasync(const struct file_call *file)
     return wf_sys_fdatasync(file->fd);
 }
 
-/* [op]  By a ring, or on a thread of the blocking pool.  A ring gets only regular files, and only
- * offsets that are not negative: it ignores the offset of a descriptor without positions, and takes
- * -1 for the current position. */
+/* [op]  By io_uring, or on a thread of the blocking pool.  io_uring gets only regular files, and
+ * only offsets that are not negative: it ignores the offset of a descriptor without positions, and
+ * takes -1 for the current position. */
 static ssize_t file_call_slow(struct wf_fd_op *op, struct file_call *file)
 {
     ssize_t result;
@@ -240,7 +240,7 @@ struct copy {
     void *buffer;
     size_t done;
     bool blocks;   /* the call may block its thread */
-    bool is_stuck; /* it gave -EAGAIN although both descriptors were polled as ready */
+    bool is_stuck; /* its last result was -EAGAIN; after a second one the buffer is used */
 };
 
 static int copy_end_begin(struct copy_end *end, int fd)

@@ -6,7 +6,7 @@
  *                lost: a task that finds a descriptor empty and then waits is woken for bytes
  *                that came in between.  A number that was closed and reused is never taken for
  *                the old descriptor.
- * Must not know: addresses, host names, processes, bytecode.
+ * Must not know: addresses as text, host names, processes with mailboxes (a layer to come).
  *
  *   fd record      what is known of one descriptor number: its poller, readiness and waiters
  *   fd operation   one call that uses a descriptor; it holds a reference to the record
@@ -23,10 +23,10 @@
  *   io.I1  wf_fd_put: sub                  last put or close: CAS      each access to the record
  *   io.I2  fd.c fd_reset: sub              wf_fd_get: add              the record after its reset
  *   io.I3  fd_table.c fd_table_grow: CAS   wf_fd_table_find: load      a page of records
- *   io.I4  fd.c wf_fd_ready: store         wf_fd_op_ready_seq: load    what the kernel had then
- *   io.I5  epoll.c wf_epoll_add: add       wf_epoll_wait: load         the record, by the kernel
+ *   io.I4  fd.c wf_fd_ready: store         wf_fd_op_ready_seq: load    what the kernel reported
+ *   io.I5  epoll.c wf_epoll_add: add       wf_epoll_wait: load         the record, by epoll
  *   io.U1  uring.c request_complete: store request_wait: load          the result of a request
- *   io.U2  uring.c request_begin: store    reap_completions: load      the request, by the kernel
+ *   io.U2  uring.c request_begin: store    reap_completions: load      the request, by the ring
  *   io.U3  uring.c ring_of_worker: store   wf_uring_submit: load       the ring of a spare
  */
 #ifndef WF_IO_IO_H
@@ -144,7 +144,8 @@ enum {
 typedef WF_ATOMIC(struct wf_fd *) wf_fd_table_page;
 extern wf_fd_table_page wf_fd_table_pages[WF_FD_TABLE_PAGES];
 
-/* [any]  NULL: the number has no record yet, or can have none. */
+/* [any]  Returns the record of the number.  NULL: the number has no record yet, or can have
+ * none. */
 #ifdef WF_MODEL
 struct wf_fd *wf_fd_table_find(int fd);
 #else
@@ -206,7 +207,8 @@ static inline uint32_t wf_fd_op_ready_seq(const struct wf_fd_op *op, enum wf_dir
 /* [op]  True if a call found nothing at this ready_seq and the caller can wait for the next.  A
  * caller that cannot wait must try each time, and so must every caller while the record has no
  * poller: no report would come. */
-static inline bool wf_fd_op_is_empty(const struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq)
+static inline bool wf_fd_op_is_known_empty(const struct wf_fd_op *op, enum wf_dir dir,
+                                           uint32_t ready_seq)
 {
     const struct wf_fd *record = op->record;
     /* Both relaxed: a value older than `ready_seq` only makes the caller try. */
@@ -219,7 +221,7 @@ static inline bool wf_fd_op_is_empty(const struct wf_fd_op *op, enum wf_dir dir,
 static inline void wf_fd_op_set_empty(struct wf_fd_op *op, enum wf_dir dir, uint32_t ready_seq)
 {
     if ((ready_seq & WF_READY_HUNG_UP) == 0) {
-        wf_store_relaxed(&op->record->empty_at[dir], ready_seq); /* relaxed: see is_empty */
+        wf_store_relaxed(&op->record->empty_at[dir], ready_seq); /* relaxed: see is_known_empty */
     }
 }
 

@@ -28,8 +28,9 @@ static struct wf_poller *poller_of_driver(struct wf_driver *driver)
 
 /* ---- dispatching --------------------------------------------------------------------------- */
 
-/* `count` is at most WF_WAKES_MAX, so the wakes hold one waiter of each event.  True: a wake-up was
- * among the events. */
+/* `count` is at most WF_WAKES_MAX.  Mostly an event has one waiter, so usually all fit into the
+ * wakes; wf_wakes_grant_all flushes them when they are full.  True: a wake-up was among the events.
+ */
 static bool dispatch_batch(const struct wf_event *events, int count)
 {
     bool has_wakeup = false;
@@ -92,9 +93,9 @@ static void poller_submit(struct wf_driver *driver, struct wf_worker *worker)
     wf_uring_submit(poller_of_driver(driver), worker);
 }
 
-/* [owner]  Returns how many events a worker takes: as many as its ring has free slots.  The kernel
- * keeps the others, in order.  A ring that is always full must not keep events away, so the worker
- * takes at least a quarter of the maximum. */
+/* [owner]  Returns how many events a worker takes: as many as its run queue has free slots.  The
+ * kernel keeps the others, in order.  A run queue that is always full must not keep events away, so
+ * the worker takes at least a quarter of the maximum. */
 static int poll_limit(struct wf_worker *worker, int limit)
 {
     const int free_count = (int)wf_runq_free_count(&worker->runq);

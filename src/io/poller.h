@@ -16,20 +16,20 @@ struct wf_uring;
 /* What the kernel reported. */
 struct wf_event {
     struct wf_fd *record;   /* NULL: a wake-up, or completions */
-    struct wf_uring *uring; /* the ring that has completions; or NULL */
+    struct wf_uring *uring; /* has completions; or NULL */
     uint8_t dirs;           /* bits by enum wf_dir */
     bool is_hung_up;
 };
 
 struct wf_poller {
     struct wf_driver driver;
-    int fd;              /* [const]  of epoll */
-    int wakeup_fd;       /* [const]  an eventfd */
-    wf_atomic_u32 added; /* [any: add]  records that were ever registered: see epoll.c */
-    unsigned ring_count; /* [const]  workers, with spares, that may have a ring; see uring.c */
-    WF_ATOMIC(struct wf_uring *) *rings; /* [owner, by its index: write]  NULL: none, or not yet */
-    int events_max;                      /* [const]  taken at once: options.io_events_max */
-    int pending_count;                   /* [leader]  events not yet dispatched */
+    int fd;               /* [const]  of epoll */
+    int wakeup_fd;        /* [const]  an eventfd */
+    wf_atomic_u32 added;  /* [any: add]  records that were ever registered: see epoll.c */
+    unsigned uring_count; /* [const]  workers and spares, which may have one: see uring.c */
+    WF_ATOMIC(struct wf_uring *) *urings; /* [owner, by its index: write]  NULL: none, or not yet */
+    int events_max;                       /* [const]  taken at once: options.io_events_max */
+    int pending_count;                    /* [leader]  events not yet dispatched */
     struct wf_event pending[WF_IO_EVENTS_MAX];
 };
 

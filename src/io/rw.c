@@ -21,7 +21,7 @@ struct transfer {
     ssize_t (*call)(int fd, const struct transfer *transfer, enum wf_fd_kind kind);
     enum wf_dir dir;
     int flags;   /* of recv and send */
-    size_t size; /* bytes of `buffer`; 0 also with parts or a message */
+    size_t size; /* bytes of `buffer`; 0 if `parts` or `message` is used instead */
     union {
         void *buffer;
         const void *bytes;
@@ -57,7 +57,8 @@ static int terminal_poll(struct wf_fd_op *op, const struct transfer *transfer)
     return rc == 0 ? -EAGAIN : rc < 0 ? rc : 0;
 }
 
-/* [op]  Makes the system call; if other tasks of the worker have calls to make too, by the ring. */
+/* [op]  Makes the system call.  Uses io_uring for it if other tasks of the worker have calls to
+ * make too. */
 static inline __attribute__((always_inline)) ssize_t
 call_once(struct wf_fd_op *op, const struct transfer *transfer, enum wf_fd_kind kind)
 {
@@ -88,7 +89,8 @@ static inline __attribute__((always_inline)) ssize_t transfer_try(struct wf_fd_o
                                                                   uint32_t ready_seq,
                                                                   enum wf_fd_kind kind)
 {
-    if ((transfer->flags & MSG_DONTWAIT) == 0 && wf_fd_op_is_empty(op, transfer->dir, ready_seq)) {
+    if ((transfer->flags & MSG_DONTWAIT) == 0 &&
+        wf_fd_op_is_known_empty(op, transfer->dir, ready_seq)) {
         return -EAGAIN;
     }
     const int rc =
@@ -113,9 +115,9 @@ static intptr_t run_file_transfer(void *arg)
     return call->transfer->call(call->fd, call->transfer, WF_FD_KIND_FILE);
 }
 
-/* [op, green thread]  On a thread of the blocking pool.  Not by a ring: there overlapping calls
- * read the file position before and write it after, so one would overwrite what another has
- * written. */
+/* [op, green thread]  Makes the call on a thread of the blocking pool.  Not by io_uring: there a
+ * call reads the file position when it begins and stores the new one when it ends, so overlapping
+ * calls would use the same position, and one would overwrite what another has written. */
 static ssize_t move_file_slow(struct wf_fd_op *op, const struct transfer *transfer)
 {
     struct file_transfer file = {transfer, op->fd};
@@ -330,7 +332,7 @@ ssize_t weft_socket_recv(int fd, void *buffer, size_t size, int flags)
     return weft_recvfrom(fd, buffer, size, flags, NULL, NULL);
 }
 
-/* The kernel writes both through pointers. */
+/* The kernel writes *address and *address_size, so neither parameter can be a pointer to const. */
 ssize_t weft_recvfrom(int fd, void *buffer, size_t size, int flags, struct sockaddr *address,
                       socklen_t *address_size) /* NOLINT(readability-non-const-parameter) */
 {

@@ -13,8 +13,8 @@
 
 /* ---- accept -------------------------------------------------------------------------------- */
 
-/* How long an accept sleeps that finds no descriptor or no memory for the connection: the first
- * time, each time at most, and in all before it fails. */
+/* An accept that finds no descriptor or no memory for the connection sleeps and tries again.  These
+ * are the length of its first sleep, of its longest one, and of all together before it fails. */
 #define BACKOFF_FIRST_NS (1 * WEFT_MILLISECOND)
 #define BACKOFF_MAX_NS (256 * WEFT_MILLISECOND)
 #define BACKOFF_TOTAL_NS (1 * WEFT_SECOND)
@@ -76,7 +76,7 @@ static int accept_one(struct wf_fd_op *op, struct sockaddr *address, socklen_t *
         if (address_size != NULL) {
             *address_size = capacity;
         }
-        int rc = wf_fd_op_is_empty(op, WF_DIR_READ, ready_seq)
+        int rc = wf_fd_op_is_known_empty(op, WF_DIR_READ, ready_seq)
                      ? -EAGAIN
                      : wf_sys_accept(op->fd, address, address_size);
         if (rc == -EAGAIN) {
@@ -159,7 +159,7 @@ int weft_connect(int fd, const struct sockaddr *address, socklen_t address_size)
             rc = op_sleep(&op, BACKOFF_FIRST_NS);
             rc = rc != 0 ? rc : wf_sys_connect(fd, address, address_size);
         }
-        /* A poll task calls again when the socket is writable. */
+        /* -EALREADY: a poll task that got -EAGAIN calls again when the socket is writable. */
         if (rc == -EINPROGRESS || (rc == -EALREADY && op.self != NULL)) {
             rc = wait_for_connect(&op, ready_seq);
         }
@@ -170,8 +170,8 @@ int weft_connect(int fd, const struct sockaddr *address, socklen_t address_size)
 
 void wf_fd_op_retire_socket(struct wf_fd_op *op)
 {
-    /* The wakeup_fd only stands for any open file.  If this fails the last put closes the socket.
-     */
+    /* dup3 closes the socket and puts another open file at its number; any open file serves, and
+     * the wakeup_fd is one.  If dup3 fails, the last put closes the socket. */
     (void)wf_sys_dup3(op->poller->wakeup_fd, op->fd);
 }
 

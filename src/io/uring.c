@@ -4,17 +4,18 @@
  *
  * Readiness comes by epoll in any case.  A poll request of io_uring would keep the open file: after
  * a close of a listening socket's number the socket would stay open until another thread has
- * cancelled the request.  A ring is for calls:
+ * cancelled the request.  io_uring is for calls:
  *
  *   of files     which would otherwise take a thread of the blocking pool.  Submitted at once.
  *   of sockets   which are tried after a readiness report, and do not wait.  If several tasks of a
  *                worker are ready, their calls are submitted together when all have run: one system
  *                call instead of one each.  The only ready task makes the system call itself.
  *
- * Each worker has a ring; a spare gets its ring when it first needs it.  A request stays in the
- * ring of the worker on which its task ran, wherever the task goes.  The request lies in the frame
- * of the task, so the task waits for its completion even if it is cancelled: until then the kernel
- * may use the buffer.  A cancellation is another request.
+ * Each worker has an io_uring, which this file and uring.h call its ring; a spare gets its ring
+ * when it first needs it.  A request stays in the ring of the worker on which its task ran,
+ * wherever the task goes.  The request lies in the frame of the task, so the task waits for its
+ * completion even if it is cancelled: until then the kernel may use the buffer.  A cancellation is
+ * another request.
  *
  * Completions are in memory.  A thread that has submitted reaps at once.  Otherwise the kernel
  * writes to an eventfd, which the leader polls like any other descriptor.
@@ -28,8 +29,9 @@
  *
  * Only functions of liburing use the queues of a ring.  liburing has no function to withdraw a
  * request that was queued: such a request becomes a no-operation without a receiver, and stays in
- * the queue.  What threads read without the lock (is something unsubmitted, has it been for long)
- * are numbers of our own, because liburing's are not atomic.
+ * the queue.  Without the lock, threads read whether a ring has unsubmitted requests, and whether
+ * it has had them for long.  For that struct wf_uring has its own counters, because those of
+ * liburing are not atomic.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -53,12 +55,12 @@ struct wf_uring {
     struct wf_lock lock;      /* guards submission */
     struct wf_spin spin;      /* guards completion */
     struct io_uring ring;     /* [lock] the submission queue, [spin] the completion queue */
-    /* [lock]  The requests queued[first % REQUESTS] up to queued[end % REQUESTS] are not submitted:
-     * those of tasks, and those that were withdrawn. */
+    /* [lock]  The requests from queued[first % REQUESTS] up to but without queued[end % REQUESTS]
+     * are not submitted: calls of tasks, cancellations, and requests that were withdrawn. */
     struct io_uring_sqe *queued[REQUESTS];
     unsigned first;
     unsigned end;
-    wf_atomic_u32 unsubmitted; /* [lock: write] [any: read]  requests of tasks among them: a hint */
+    wf_atomic_u32 unsubmitted;  /* [lock: write] [any: read]  how many of them to submit: a hint */
     wf_atomic_u32 queued_total; /* [lock: write] [any: read]  requests that were ever queued */
     int wakeup_fd;              /* [const]  an eventfd, to which the kernel writes */
     unsigned seen;              /* [leader]  queued_total at its last visit */
@@ -213,9 +215,9 @@ static void uring_reap(struct wf_uring *uring, const struct weft_task *self)
     }
 }
 
-/* [any]  Whether the kernel writes to the eventfd for a completion.  It is off while a thread
- * submits, because that thread reaps right after.  A completion that comes between the reap and the
- * switching on writes nothing, so the thread switches on first and reaps then. */
+/* [any]  Sets whether the kernel writes to the eventfd for a completion.  The thread that submits
+ * switches this off meanwhile, because it reaps right after.  For a completion that comes while it
+ * is off the kernel writes nothing, so the thread switches it on first and reaps after that. */
 static void eventfd_enable(struct wf_uring *uring, bool is_on)
 {
     (void)io_uring_cq_eventfd_toggle(&uring->ring, is_on); /* fails if there is none */
@@ -316,7 +318,7 @@ bool wf_uring_is_worth(const struct wf_fd_op *op)
     struct wf_worker *worker = wf_worker_self();
     const weft_runtime *runtime = worker->runtime;
     /* relaxed: only the owner writes it */
-    const struct wf_uring *uring = wf_load_relaxed(&op->poller->rings[worker->index]);
+    const struct wf_uring *uring = wf_load_relaxed(&op->poller->urings[worker->index]);
     /* Do not defer calls if no other thread would submit them for a stuck worker: only in the steal
      * policy, with stealing, does the leader do that. */
     return uring != NULL && runtime->policy->steals && !runtime->options.no_steal &&
@@ -325,8 +327,9 @@ bool wf_uring_is_worth(const struct wf_fd_op *op)
 
 void wf_uring_submit(struct wf_poller *poller, struct wf_worker *worker)
 {
-    struct wf_uring *uring =
-        worker->index < poller->ring_count ? wf_load_acquire(&poller->rings[worker->index]) : NULL;
+    struct wf_uring *uring = worker->index < poller->uring_count
+                                 ? wf_load_acquire(&poller->urings[worker->index])
+                                 : NULL;
     if (uring == NULL) { /* (io.U3) the worker has none, or none yet */
         return;
     }
@@ -341,8 +344,8 @@ void wf_uring_submit(struct wf_poller *poller, struct wf_worker *worker)
 
 void wf_uring_submit_stuck(struct wf_poller *poller)
 {
-    for (unsigned i = 0; i < poller->ring_count; i++) {
-        struct wf_uring *uring = wf_load_acquire(&poller->rings[i]); /* (io.U3) */
+    for (unsigned i = 0; i < poller->uring_count; i++) {
+        struct wf_uring *uring = wf_load_acquire(&poller->urings[i]); /* (io.U3) */
         if (uring == NULL) {
             continue;
         }
@@ -384,8 +387,9 @@ static int request_wait(struct request *request)
     int interrupted = 0;
     while (wf_load_acquire(&request->state) != DONE) { /* (io.U1); ends: the kernel completes it */
         if (interrupted == 0 && !request->is_socket) {
-            interrupted = wf_interrupted(self); /* also before the first suspension: a cancel that
-                                                   came earlier wakes no more */
+            /* Also before the first suspension: an earlier cancellation sends no further wake-up.
+             */
+            interrupted = wf_interrupted(self);
             if (interrupted != 0) {
                 request_cancel(request, self);
                 continue;
@@ -525,48 +529,48 @@ static struct wf_uring *ring_of_worker(struct wf_poller *poller)
     }
     const unsigned index = wf_worker_self()->index;
     struct wf_uring *uring =
-        wf_load_relaxed(&poller->rings[index]); /* relaxed: only the owner writes it */
+        wf_load_relaxed(&poller->urings[index]); /* relaxed: only the owner writes it */
     if (uring == NULL) {
         WF_REACHED("uring.ring_of_spare");
         if (uring_open(poller, &uring) != 0) {
             wf_store_relaxed(&poller->driver.io, WEFT_IO_EPOLL);
             return NULL;
         }
-        wf_store_release(&poller->rings[index], uring); /* (io.U3) */
+        wf_store_release(&poller->urings[index], uring); /* (io.U3) */
     }
     return uring;
 }
 
 int wf_uring_open(struct wf_poller *poller, weft_runtime *runtime)
 {
-    poller->rings = wf_alloc_zeroed(runtime->workers_max, sizeof(poller->rings[0]));
-    if (poller->rings == NULL) {
+    poller->urings = wf_alloc_zeroed(runtime->workers_max, sizeof(poller->urings[0]));
+    if (poller->urings == NULL) {
         return -ENOMEM;
     }
-    poller->ring_count = runtime->workers_max;
+    poller->uring_count = runtime->workers_max;
     for (unsigned i = 0; i < runtime->worker_count; i++) {
         struct wf_uring *uring;
         int rc = uring_open(poller, &uring);
         if (rc != 0) {
             return rc;
         }
-        wf_store_relaxed(&poller->rings[i], uring); /* relaxed: not published yet */
+        wf_store_relaxed(&poller->urings[i], uring); /* relaxed: not published yet */
     }
-    WF_REACHED("uring.opened"); /* without it the other marks of this file prove nothing */
+    WF_REACHED("uring.opened"); /* tests/marks.sh needs the other uring marks only with this one */
     wf_store_relaxed(&poller->driver.io, WEFT_IO_URING); /* relaxed: not published yet */
     return 0;
 }
 
 void wf_uring_close(struct wf_poller *poller)
 {
-    for (unsigned i = 0; i < poller->ring_count; i++) {
+    for (unsigned i = 0; i < poller->uring_count; i++) {
         struct wf_uring *uring =
-            wf_load_relaxed(&poller->rings[i]); /* relaxed: no other thread is left */
+            wf_load_relaxed(&poller->urings[i]); /* relaxed: no other thread is left */
         if (uring != NULL) {
             io_uring_queue_exit(&uring->ring);
             (void)wf_sys_close(uring->wakeup_fd); /* no data is lost with it */
             wf_free(uring);
         }
     }
-    wf_free(poller->rings);
+    wf_free(poller->urings);
 }

@@ -30,7 +30,7 @@ struct wf_uring_call {
     int flags; /* of recv and send */
 };
 
-/* [op]  True if the poller has rings: a hint, before wf_uring_call. */
+/* [op]  True if the poller uses io_uring: a hint, before wf_uring_call. */
 static inline bool wf_uring_is_on(const struct wf_fd_op *op)
 {
     /* relaxed: a hint */

@@ -268,7 +268,7 @@ static int job_without_thread(struct wf_blocking *pool, struct wf_job *job, int 
     if (pool_thread == NULL && has_threads && !job->is_left) {
         WF_REACHED("blocking.waits_for_another_thread");
         job_queue_locked(pool, job);
-        wf_task_wake(job->task); /* cancelled while the job was RUNNING?  Now it can give up */
+        wf_task_wake(job->task); /* it may have been cancelled meanwhile, and can give up now */
         rc = 0;
     } else if (pool_thread == NULL && !has_threads) {
         jobs_fail_locked(pool, rc);

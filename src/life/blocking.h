@@ -37,7 +37,7 @@ struct wf_job {
     uint64_t task_id;           /* [const]  for traces */
     intptr_t result;            /* [the thread that runs it: write]  valid when DONE */
     enum wf_job_state state;    /* [lock] */
-    int unwanted;               /* [lock]  while REQUESTED: why its task gave up; or 0 */
+    int unwanted;               /* [lock]  why the job must not begin any more: an error; or 0 */
     bool is_left;               /* [lock]  its future was dropped: no task waits for it */
 };
 
@@ -63,8 +63,8 @@ struct wf_blocking {
 
 /* [opener]  No threads, no jobs. */
 void wf_blocking_init(struct wf_blocking *pool, weft_runtime *runtime);
-/* [closer]  No more jobs begin.  Their tasks are not woken: a forced close is about to abandon
- * them. */
+/* [closer]  From now on no job begins.  The tasks of queued jobs are not woken: the forced close is
+ * about to abandon these tasks. */
 void wf_blocking_shut(struct wf_blocking *pool);
 /* [closer]  After the workers have left: waits for the jobs that have begun, and joins the threads.
  */
@@ -82,9 +82,9 @@ void wf_blocking_end(struct wf_blocking *pool, struct wf_job *job);
 /* [the task]  Submits a job of the task, in the reactor policy through the control thread.  Errors
  * as wf_blocking_submit. */
 int wf_blocking_request(struct wf_blocking *pool, struct wf_job *job);
-/* [the task]  After a wake: true if the job is DONE.  If `interrupted` is not 0 a job that is
- * QUEUED is cancelled with it as its result, and true is returned; a job that runs is waited for.
- */
+/* [the task]  Called after each wake-up.  True: the job is DONE, and its result is valid.  False:
+ * the task must continue to wait.  If `interrupted` is not 0, a QUEUED job is removed from the
+ * queue, its result is `interrupted`, and true is returned; a job that runs is not interrupted. */
 bool wf_blocking_is_over(struct wf_blocking *pool, struct wf_job *job, int interrupted);
 /* [the task, closer]  The future of the job is dropped.  A job that has not begun never begins; a
  * job that runs is freed by the thread that runs it. */
@@ -92,8 +92,8 @@ void wf_blocking_leave(struct wf_blocking *pool, struct wf_job *job);
 /* [closer]  The control thread has ended and will not carry this job any further. */
 void wf_blocking_abandon(struct wf_blocking *pool, struct wf_job *job);
 
-/* [any]  Threads without a job.  Not more than the kernel counts: a thread that is being started is
- * not included. */
+/* [any]  The number of pool threads without a job.  All of them exist for the kernel too: a thread
+ * that is being started is not included. */
 unsigned wf_blocking_idle_threads(const struct wf_blocking *pool);
 
 #endif

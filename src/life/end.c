@@ -175,7 +175,7 @@ void wf_task_abandon(struct weft_task *task, intptr_t result)
 {
     struct wf_worker *worker = wf_worker_self();
     if (worker != NULL && worker->pool != task->pool) {
-        worker = NULL; /* the closer is a task of another runtime, whose worker counts its own */
+        worker = NULL; /* the closer is a task of another runtime: not a worker of this one */
     }
     if (wf_has_forks(task)) {
         wf_upcalls.forks_forget(task);

@@ -87,7 +87,7 @@ void weft_fail(int error, const char *format, ...)
         message_keep(self, format, arguments);
         va_end(arguments);
     }
-    (void)wf_state_shield(&self->state); /* cleanups may wait; -EOVERFLOW: 255 do as well */
+    (void)wf_state_shield(&self->state); /* cleanups may wait; -EOVERFLOW: it has 255 already */
     if (wf_has_forks(self)) {
         wf_upcalls.forks_cut(self); /* first: forks may use what the cleanups free */
     }

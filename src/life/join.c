@@ -254,7 +254,7 @@ static inline __attribute__((always_inline)) int join_wait_end(struct weft_task 
     }
     if (wf_state_is_complete(&task->state)) {
         if (self != NULL && handle != HANDLE_TAKEN) {
-            wf_task_spend(self); /* may yield: not with a handle that only this frame knows */
+            wf_task_spend(self); /* may yield: an abandoned task would leak a TAKEN handle */
         }
         return 0;
     }

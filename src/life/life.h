@@ -159,7 +159,8 @@ void wf_limit_release(weft_runtime *runtime);
 /* limit.c  [any]  Waits until the runtime may be below this limit, or closes; the caller must check
  * again.  A task suspends, a thread sleeps.  -ECANCELED, -ETIMEDOUT: the task was interrupted. */
 int wf_limit_wait(weft_runtime *runtime, enum wf_limit_kind kind);
-/* limit.c  [any]  `count` more are below this limit: wakes up to `count` waiters. */
+/* limit.c  [any]  The number that this limit bounds has fallen by `count`: wakes up to `count`
+ * waiters. */
 void wf_limit_wake(weft_runtime *runtime, enum wf_limit_kind kind, size_t count);
 /* limit.c  [closer]  Wakes all waiters.  The runtime is closing: a later waiter sees that. */
 void wf_limit_close(weft_runtime *runtime);

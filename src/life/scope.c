@@ -160,7 +160,8 @@ void wf_scope_leave(struct weft_task *task, intptr_t result)
         cancel_locked(scope, (int)result);
     }
     if (result < 0) {
-        /* The scope answers for it.  relaxed: (task.T3) orders it before the free. */
+        /* weft_scope_close reports the first failure.  relaxed: (task.T3) orders this store before
+         * the free. */
         (void)wf_fetch_or_relaxed(&task->marks, WF_TASK_OBSERVED);
     }
     if (wf_list_is_empty(&scope->tasks) && wf_plain_load(&scope->is_awaited)) {

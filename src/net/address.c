@@ -153,8 +153,8 @@ static int parse_any(weft_address *out, struct span port)
     return parse_port(port, -1, &out->as.ip6.sin6_port) ? 0 : -EINVAL;
 }
 
-/* `text` begins after "unix:".  A path includes its terminating zero, an abstract name (@) has
- * none. */
+/* `text` begins after "unix:".  The size of a path counts its terminating zero; an abstract name
+ * (@) has none. */
 static int parse_local(weft_address *out, struct span text)
 {
     struct sockaddr_un *local = &out->as.local;

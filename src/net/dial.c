@@ -23,7 +23,7 @@
 
 /* RFC 8305, 5: how long one attempt runs before the next begins. */
 #define ATTEMPT_NS (250 * WEFT_MILLISECOND)
-/* Further addresses are not tried: no host name has more that differ. */
+/* Addresses tried at most.  A host name with more distinct addresses is not expected. */
 #define ATTEMPTS_MAX 32
 
 /* A host name has at most 253 characters (RFC 1035); a service name has far fewer than this. */

@@ -23,8 +23,8 @@ static int set_option(int *rc, int fd, int level, int name, bool is_on)
     return *rc;
 }
 
-/* Before the bind, which some of the options concern.  Accepted connections inherit TCP_NODELAY and
- * SO_KEEPALIVE. */
+/* Called before the bind, because some of the options change what the bind does.  Accepted
+ * connections inherit TCP_NODELAY and SO_KEEPALIVE. */
 static int set_options(int fd, const weft_address *address, const weft_listen_options *options)
 {
     const int family = address->as.any.sa_family;

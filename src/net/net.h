@@ -6,7 +6,7 @@
  *                cancelled, or is abandoned by a forced close leaves no descriptor, no memory
  *                and no task behind.  weft_address_parse reads what weft_address_print wrote.
  * Must not know: how readiness is reported (epoll, io_uring), the state word of an fd record,
- *                processes, bytecode.
+ *                processes.
  *
  *   address.c   addresses as text
  *   resolve.c   host names to addresses

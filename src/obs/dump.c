@@ -85,7 +85,7 @@ static int dump_worker(int fd, struct wf_worker *worker)
 {
     char line[256];
     weft_counters counters;
-    (void)weft_worker_stats(worker->runtime, worker->index, &counters); /* it exists */
+    (void)weft_worker_stats(worker->runtime, worker->index, &counters); /* cannot fail */
     struct weft_task *current = wf_load_acquire(&worker->current);      /* (sched.D1) */
     const bool is_spare_parked =
         wf_load_relaxed(&worker->health.is_spare_parked) != 0; /* relaxed: a hint */
@@ -117,7 +117,7 @@ int weft_dump(weft_runtime *runtime, int fd)
     if (runtime == NULL) {
         return -EINVAL;
     }
-    struct snapshot snapshot = {.max = (size_t)wf_runtime_live(runtime) + 64 /* new ones */,
+    struct snapshot snapshot = {.max = (size_t)wf_runtime_live(runtime) + 64 /* new tasks */,
                                 .runtime = runtime};
     snapshot.infos = wf_alloc_zeroed(snapshot.max, sizeof(*snapshot.infos));
     if (snapshot.infos == NULL) {

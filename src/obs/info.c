@@ -2,8 +2,8 @@
 /*
  * obs/info.c - snapshots of tasks, and the names of states and waits.
  *
- * A snapshot reads only atomic fields of a task that may run on another worker, so it stops no
- * thread; its parts may be of slightly different instants.
+ * While a task may run on another worker, a snapshot reads only the atomic fields of the task.  So
+ * it stops no thread, and its values may be from slightly different moments.
  *
  * weft_task_find visits all tasks of the runtime.  Rejected: a table of ids, which every spawn and
  * every end would pay for; a search by id is rare and need not be fast.
@@ -105,7 +105,8 @@ uint64_t weft_task_id(const weft_task *task)
     return task != NULL ? wf_load_relaxed(&task->id) : 0; /* relaxed: constant for the caller */
 }
 
-/* A search by id, and the memory of the task; NULL: not found. */
+/* A search for a task by its id.  `task` is the memory that had this id when it was visited; NULL:
+ * not found. */
 struct id_search {
     uint64_t id;
     struct weft_task *task;

@@ -7,7 +7,7 @@
  *                read while tasks run, so a report may be slightly out of date, never torn.
  * Must not know: how the scheduler chooses, locks of users, I/O.
  *
- * Edges, with the functions named without their wf_ prefix:
+ * Edges, with the functions named without their wf_ prefix ("one sees the other": see sched.h):
  *
  *   edge      from (file function: operation)    to                           carries
  *   obs.C1    quiescence.c report: fence         runtime.c close: fence       one sees the other
@@ -27,10 +27,12 @@ void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task,
  * deadlock, or wakes the closer.  `is_still`: the caller knows that no worker begins to run a task;
  * else the function stops the world where it needs that. */
 void wf_quiescence_report(weft_runtime *runtime, bool is_still);
-/* quiescence.c  [any]  True when something happened since the last report. */
+/* quiescence.c  [any]  True: since the last report a worker has begun or stopped running tasks, or
+ * a report was requested. */
 bool wf_quiescence_is_due(weft_runtime *runtime);
-/* quiescence.c  [any]  Requests a report of something that happened outside of the runtime's tasks.
- * The caller has stored it where the report finds it. */
+/* quiescence.c  [any]  Requests a report, because something has changed outside of the runtime's
+ * tasks: a failure was noted, or a blocking function has ended after its future was dropped.  The
+ * caller has made the change before the call. */
 void wf_quiescence_request(struct wf_task_pool *pool);
 
 /* report.c  [signal]  Prints which task ran into the guard of its stack. */

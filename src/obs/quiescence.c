@@ -7,13 +7,14 @@
  *
  * A deadlock: every live task waits for the end of tasks of this runtime, or for a lock that one of
  * them holds, and no timer is set.  Only a task could end one of these waits, and none runs.  A
- * wait in another object of sync/, a semaphore or a channel, could also be ended by a non-worker
- * thread.  It counts if there is no such thread: the process has no threads except those of the
- * runtime and the thread in weft_run.
+ * wait in another object of sync/, such as a semaphore or a channel, could also be ended by a
+ * non-worker thread.  Such a wait is part of a deadlock only if there is no such thread: the
+ * process has no threads except those of the runtime and the thread in weft_run.
  *
- * The search has two stages.  Counters of begun and ended waits show in a few additions, and
- * perhaps a read of the number of threads, that some task waits for something else; a runtime with
- * a million such tasks pays no more.  Only if the counters agree are the tasks visited one by one.
+ * The search has two stages.  The first adds up the counters of begun and ended waits, and may read
+ * the number of threads.  Mostly this shows already that some task waits for something else, and a
+ * runtime with a million such tasks pays no more than that.  Only if the counters allow a deadlock
+ * does the second stage visit the tasks one by one.
  *
  * The visit follows pointers into the frames of waiting tasks (a scope, a lock).  A non-worker
  * thread could cancel such a task meanwhile, and a sleeping worker would wake, run it, and leave
@@ -29,7 +30,7 @@
 #include "life/blocking.h"
 #include "obs/obs.h"
 
-/* Changes whenever a worker begins or ends to run tasks.  Never 0. */
+/* Returns a number that changes whenever a worker begins or stops running tasks.  Never 0. */
 static uint64_t activity(weft_runtime *runtime)
 {
     uint64_t sum = 1;
@@ -142,8 +143,8 @@ static void census_count(struct weft_task *task, void *context)
     }
 }
 
-/* [world stopped]  The second stage.  `live` is the number of tasks in the first: no task was
- * spawned or ended since. */
+/* [world stopped]  The second stage.  `live` is the number of live tasks in the first stage.  True:
+ * it is still the same number, and only tasks of this runtime could wake these tasks. */
 static bool is_deadlock(weft_runtime *runtime, size_t live)
 {
     struct census census = {.has_outside_thread = may_have_outside_thread(runtime)};
@@ -198,9 +199,9 @@ static const struct weft_task *task_blocked_on(const struct weft_task *task)
     }
 }
 
-/* Follows the waits from a task.  After `count` steps, the number of all tasks, the walk is inside
- * a cycle if it leads into one.  Returns the length of the cycle, with its tasks in `cycle`; 0:
- * none. */
+/* Follows the waits from `task`.  `count` is the number of all tasks: a walk that leads into a
+ * cycle is inside the cycle after `count` steps.  Returns the length of the cycle and stores its
+ * tasks in `cycle`; 0: there is none. */
 static size_t find_cycle_from(const struct weft_task *task, size_t count,
                               const struct weft_task **cycle)
 {
@@ -323,7 +324,8 @@ static uint64_t slices_run(weft_runtime *runtime)
     return sum;
 }
 
-/* [loop, control thread]  `is_still`: no worker runs a task, without a stop of the world. */
+/* [loop, control thread]  The second stage, and the report of a deadlock.  `is_still`: no worker
+ * can begin to run a task, so the world need not be stopped. */
 static void check_deadlock(weft_runtime *runtime, size_t live, bool is_still)
 {
     const size_t size = 2 * sizeof(const struct weft_task *);
@@ -344,7 +346,8 @@ static void check_deadlock(weft_runtime *runtime, size_t live, bool is_still)
         }
     } else {
         WF_REACHED("quiescence.no_longer_quiescent");
-        /* A worker is awake, and reports when it goes to sleep.  relaxed: a hint */
+        /* Another worker is awake, or another stopper has the turn: the report stays due.
+         * relaxed: a hint */
         wf_store_relaxed(&runtime->quiescence.reported_at, 0);
     }
     if (is_found) {

@@ -40,7 +40,8 @@ static void add_number(struct text *text, uint64_t number, unsigned base)
 extern const char __executable_start[] __attribute__((weak));
 extern const char etext[] __attribute__((weak));
 
-/* An address in the program as addr2line takes it, relative to its begin; any other as it is. */
+/* Adds an address.  One in the program is relative to the program's first byte, as addr2line takes
+ * it; any other is added as it is. */
 static void add_address(struct text *text, uintptr_t address)
 {
     const uintptr_t begin = (uintptr_t)__executable_start;

@@ -81,7 +81,8 @@ int weft_trace_stop(weft_runtime *runtime, int fd)
     if (runtime == NULL) {
         return -EINVAL;
     }
-    int rc = weft_stop_the_world(runtime); /* first: a task that waits here may be abandoned */
+    /* First, before anything is allocated: a forced close may abandon a task that waits here. */
+    int rc = weft_stop_the_world(runtime);
     if (rc != 0) {
         return rc;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * os/barrier.c - membarrier(2): one thread makes every thread of the process execute a full fence.
- * The caller alone pays for it; the other side of the pair is wf_fence_light, which costs nothing.
+ * The caller pays for the system call, and each running thread for one interrupt.  The other side
+ * of the pair is wf_fence_light, which emits no instruction.
  */
 #include <errno.h>
 #include <linux/membarrier.h>

@@ -34,7 +34,7 @@ int wf_file_write(int fd, const void *bytes, size_t size)
             return (int)written;
         }
         if (written == 0) {
-            return -EIO; /* no file does that; with a driver that does the loop would not end */
+            return -EIO; /* a broken driver wrote nothing: the loop would not end */
         }
         rest += written;
         size -= (size_t)written;

@@ -2,9 +2,9 @@
 /*
  * os/forked.c - the library in the child of fork(2).
  *
- * In the child only the thread that called fork exists.  While the process has open runtimes, their
- * threads are missing there, and the queues belong to the parent.  So the child is marked, and the
- * layer above detaches the thread from its worker (runtime/runtime.c).
+ * In the child only the thread that called fork exists.  If the parent has open runtimes, the child
+ * lacks their threads, and the child's copies of their queues are unusable.  So the child is
+ * marked, and the layer above detaches the child's thread from its worker (runtime/runtime.c).
  *
  * A process that calls fork while it has no open runtime gets a child without restrictions.
  */
@@ -13,9 +13,9 @@
 
 #include "os/os.h"
 
-static WF_ATOMIC(int) entered;      /* [any: add]  calls of enter without their leave */
-static WF_ATOMIC(int) is_installed; /* [any: write]  the handler; installing it twice is harmless */
-static WF_ATOMIC(int) is_forked;    /* [child: write] [any: read] */
+static WF_ATOMIC(int) entered;        /* [any: add]  calls of enter without their leave */
+static WF_ATOMIC(int) is_installed;   /* [any: write]  pthread_atfork has registered forked_child */
+static WF_ATOMIC(int) is_forked;      /* [child: write] [any: read] */
 static WF_ATOMIC(uintptr_t) child_fn; /* [any: write]  `in_child` of all callers */
 
 /* [child: its only thread]  The handler of pthread_atfork. */

@@ -3,7 +3,8 @@
  * os/os.h - thin Linux calls: futex, lock, threads, clock, memory, files, CPU count.
  *
  * Promises:      every call returns a value >= 0 or a negative errno; no caller reads errno.
- *                No policy: no retries except after EINTR, no caching.
+ *                No policy: no retries except after EINTR.  Nothing is cached, except the fact that
+ *                the kernel lacks or refuses a system call.
  * Must not know: queues, tasks, workers.
  * Tags:          [any] callable from any thread;  [owner] only the thread that parks in a parker;
  *                [locked lock] the caller holds the lock.
@@ -76,8 +77,9 @@ bool wf_lock_try(struct wf_lock *lock);
 /* [locked lock]  Opens the lock and wakes one sleeping waiter. */
 void wf_lock_release(struct wf_lock *lock);
 /* [any]  Waits until the thread that holds the lock at the time of the call, if any, has released
- * it.  That thread does not access the lock afterwards, so the caller may free it.  For a caller
- * that was granted something under the lock and now frees the object that contains it. */
+ * it.  That thread does not access the memory of the lock afterwards, so the caller may free the
+ * lock.  For a caller that was granted something under the lock and now frees the object that
+ * contains the lock. */
 static inline void wf_lock_drain(struct wf_lock *lock)
 {
     /* (os.L1) acquire: all accesses of the last holder happen before the free. */
@@ -112,14 +114,15 @@ void wf_parker_init(struct wf_parker *parker);
  * came.  Never returns spuriously. */
 int wf_parker_park(struct wf_parker *parker, int64_t deadline_ns);
 /* [any]  Wakes the owner, which then sees everything that the caller wrote before (os.P1).  True:
- * the owner is between
- * wf_parker_begin_away and wf_parker_end_away, and the caller must end its system call. */
+ * the owner is between wf_parker_begin_away and wf_parker_end_away, and the caller must end the
+ * owner's system call.  False: the caller has nothing left to do. */
 bool wf_parker_unpark(struct wf_parker *parker);
 
-/* [owner]  For an owner that sleeps in a system call of its own, which waits for more than a
- * wake-up.  False: a wake-up was pending and is consumed; the owner must not sleep.  A waker may
- * end the system call late, after wf_parker_end_away: what it does must then end the next one (a
- * write to an eventfd does). */
+/* [owner]  For an owner that is about to sleep in a system call of its own, which waits for other
+ * events too.  True: the owner may sleep, and must call wf_parker_end_away afterwards.  False: a
+ * wake-up was pending and is consumed; the owner must not sleep.  A waker may act late, after
+ * wf_parker_end_away.  Its action must then end the owner's next system call, as a write to an
+ * eventfd does. */
 bool wf_parker_begin_away(struct wf_parker *parker);
 /* [owner]  After the system call.  0: woken; -ETIMEDOUT: it ended for another reason. */
 int wf_parker_end_away(struct wf_parker *parker);
@@ -141,12 +144,14 @@ int wf_start_report(struct wf_start *start, int rc);
  * no thread failed, and end otherwise.  Returns `rc`, or the error of a thread. */
 int wf_start_decide(struct wf_start *start, uint32_t started, int rc);
 
-/* [any]  True: fork(2) made this process from one inside wf_forked_enter, whose threads do not
- * exist here. */
+/* [any]  True: this process is a child of fork(2), and at the time of the fork its parent was
+ * between wf_forked_enter and wf_forked_leave.  The other threads of the parent do not exist
+ * here. */
 bool wf_is_forked(void);
-/* [any]  Until wf_forked_leave a child that fork(2) makes is marked: its only thread calls
- * `in_child`, and wf_is_forked is true there.  All callers give the same function.  -EPERM: this
- * process is such a child; -ENOMEM. */
+/* [any]  From now until wf_forked_leave, every child that fork(2) creates from this process is
+ * marked: the only thread of the child calls `in_child`, and wf_is_forked returns true in the
+ * child.  All callers pass the same function.  Returns 0; -EPERM: this process is itself a marked
+ * child; -ENOMEM. */
 int wf_forked_enter(void (*in_child)(void));
 /* [any]  The reverse of wf_forked_enter. */
 void wf_forked_leave(void);

@@ -4,15 +4,15 @@
  *
  *   EMPTY    --park: CAS-->           PARKED    the owner sleeps on the futex
  *   EMPTY    --begin_away: CAS-->     AWAY      the owner sleeps in a system call of its own
- *   any      --unpark: exchange-->    NOTIFIED  found PARKED: the waker wakes the futex;
- *                                               AWAY: its caller ends the system call
+ *   any      --unpark: exchange-->    NOTIFIED  found PARKED: unpark wakes the futex;
+ *                                               AWAY: the caller of unpark ends the system call
  *   NOTIFIED --park: CAS, exchange--> EMPTY     the notification is consumed; park returns
  *
  * Notifications are not counted: two unparks before a park have the effect of one.  The users
  * check their condition again after each return.
  *
- * A waker may end the system call of an AWAY owner after the owner has returned from it.  Then the
- * next one ends for no reason; no wake-up is lost.
+ * A waker may act to end the system call of an AWAY owner after the owner has returned from that
+ * call.  Then the owner's next system call ends early, without a wake-up; no wake-up is lost.
  *
  * (os.P1) The exchange of unpark synchronises with the park that it ends: the woken thread sees
  * what the waker wrote before.

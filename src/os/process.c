@@ -43,7 +43,7 @@ int wf_sys_signal_take(const sigset_t *set, siginfo_t *info)
 
 int wf_sys_signal_wait(const sigset_t *set, siginfo_t *info)
 {
-    for (;;) { /* Ends with a signal of the set; the handler of another signal restarts it. */
+    for (;;) { /* Ends with a signal of the set.  After a handler of another signal: waits again. */
         const int number = sigwaitinfo(set, info);
         if (number > 0) {
             return number;

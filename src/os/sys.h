@@ -2,9 +2,10 @@
 /*
  * os/sys.h - the system calls for I/O, signals and child processes: a part of os/os.h.
  *
- * Each function does what the system call of its name does, may be called by any thread, and
- * returns a negative errno.  It restarts after EINTR unless its comment says otherwise.  Each call
- * that can fail is a fault point with the name of the system call.
+ * Each function does what the system call of its name does and may be called by any thread.  It
+ * returns the result of the system call, 0 if there is none, and on error a negative errno.  It
+ * restarts after EINTR unless its comment says otherwise.  Most are fault points with the name of
+ * the system call.
  */
 #ifndef WF_OS_SYS_H
 #define WF_OS_SYS_H
@@ -79,7 +80,8 @@ int wf_sys_signalfd(const sigset_t *set);
 int wf_sys_signal_take(const sigset_t *set, siginfo_t *info);
 /* Blocks until a signal of `set` is pending, takes it and returns its number. */
 int wf_sys_signal_wait(const sigset_t *set, siginfo_t *info);
-/* Closes what `target` was and makes it a duplicate of `fd`, close-on-exec. */
+/* Closes the descriptor `target`, if it is open, and makes `target` a duplicate of `fd`,
+ * close-on-exec.  Returns 0. */
 int wf_sys_dup3(int fd, int target);
 /* Blocks the signals of `set` in the calling thread. */
 void wf_sys_signals_block(const sigset_t *set);
@@ -106,8 +108,8 @@ struct wf_child_plan {
 int wf_sys_spawn(const struct wf_child_plan *plan, pid_t *out);
 int wf_sys_pidfd_open(pid_t pid);
 int wf_sys_pidfd_kill(int pidfd, int number);
-/* Reaps the child and sets *info to its exit status.  -EAGAIN: it runs, and `can_block` is
- * false. */
+/* Waits for the end of the child if `can_block`, reaps the child, and sets *info to its exit
+ * status.  Returns 0; -EAGAIN: the child still runs, and `can_block` is false. */
 int wf_sys_pidfd_wait(int pidfd, siginfo_t *info, bool can_block);
 /* Kills a child of this process and blocks until it is reaped. */
 void wf_sys_reap(pid_t pid);

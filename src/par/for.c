@@ -9,7 +9,7 @@
 struct loop {
     void (*body)(size_t lo, size_t hi, void *arg);
     void *arg;
-    bool is_shielded; /* the caller was: applies to all chunks, on any worker */
+    bool is_shielded; /* the caller of weft_for was: then no chunk is left out, on any worker */
 };
 
 /* A part of a loop.  The task that runs it processes it in chunks, and may split what is left into

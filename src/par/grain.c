@@ -7,9 +7,10 @@
  * The first chunk is one index, and each chunk is at most four times as large as the last one.  A
  * loop whose index takes a nanosecond reaches chunks of thousands after six or seven.
  *
- * To wake another worker costs microseconds.  A range of WF_CHUNK_FIRST indices or more is split
- * only when the timed chunks show that the rest takes longer than that.  A smaller range is split
- * at once, because a single index may take any time.
+ * To wake another worker costs microseconds.  So, unless the caller has set the grain, a range
+ * is split only if its last timed chunk shows that the rest takes longer than that.  Before any
+ * chunk was timed, a range of fewer than WF_CHUNK_FIRST indices is split all the same, because a
+ * single index may take any time.
  */
 #include "future/future.h"
 #include "par/par.h"
@@ -41,7 +42,7 @@ bool wf_grain_is_worth_forking(const struct wf_grain *grain, size_t count)
     if (!grain->is_measured || (grain->seen == 0 && count < WF_CHUNK_FIRST)) {
         return true;
     }
-    /* In a short time the clock itself dominates: it does not count. */
+    /* The time of a short chunk is mostly that of reading the clock, so it shows nothing. */
     return grain->seen_ns >= WF_CHUNK_NS / 8 && (double)count * (double)grain->seen_ns >=
                                                     2.0 * (double)WF_CHUNK_NS * (double)grain->seen;
 }

@@ -2,12 +2,12 @@
 /*
  * par/par.h - parallel loops, reductions, scans and sorts on top of forks.
  *
- * Promises:      every index is processed exactly once before a call returns, by the caller or by
- *                thieves, and the result is that of the sequential form.  A call from which no
- *                thief steals costs little more than the sequential form.
+ * Promises:      unless a call is cancelled, every index is processed exactly once before it
+ *                returns, by the caller or by thieves, and the result is that of the sequential
+ *                form.  A call from which no thief steals costs little more than that form.
  * Must not know: how forks are stolen, tasks, workers.  The layer uses the public interface of
  *                forks; only grain.c calls sched: for the state of the calling task, and for the
- *                hook of its memory.
+ *                undo hook of struct wf_par_memory.
  *
  *   chunk     a range of indices that one call of the body gets
  *   grain     a range of at most this many indices is not split; the caller of a loop may set it,
@@ -73,8 +73,8 @@ void wf_par_free(struct wf_par_memory *memory);
  * caller must pass it on. */
 bool wf_par_is_shielded(void);
 
-/* [the task]  Whether to split a range with `count` remaining indices: forks were requested, and it
- * is large enough. */
+/* [the task]  Whether to split a range with `count` remaining indices: forks were requested, and
+ * the range is large enough. */
 static inline bool wf_par_is_split(weft_forks *forks, const struct wf_grain *grain, size_t count)
 {
     return forks != NULL && count > grain->grain && weft_forks_is_asked(forks) &&

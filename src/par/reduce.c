@@ -21,7 +21,7 @@ struct part {
     size_t hi;
     struct wf_grain grain;
     void *value;
-    bool is_shielded; /* the caller was */
+    bool is_shielded; /* the caller of weft_reduce was: then no chunk is left out */
 };
 
 static void begin_with_identity(const weft_reducer *reducer, void *value)

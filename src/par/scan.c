@@ -73,7 +73,8 @@ static void run_blocks(struct scan *scan, size_t blocks)
     }
 }
 
-/* Scans the items as one block on a single worker, or without memory for the sums of blocks. */
+/* Scans the items by blocks.  Scans them as one block if they fit into one, if no other worker
+ * could help, or if there is no memory for the sums of the blocks. */
 static void scan_all(const struct kind *kind, void *items, size_t count)
 {
     struct scan scan = {.kind = kind, .items = items, .count = count, .block = WF_SCAN_BLOCK};

@@ -8,9 +8,9 @@
  *
  * Most of the time goes into merges.  A merge works from both ends at once: the two chains of
  * comparisons do not depend on each other.  It selects the smaller item by arithmetic.  A branch
- * would be mispredicted half of the time.  With a comparison function that is called, 10 million
- * numbers take half of the time of the textbook merge.  The inner loop checks no bounds: the number
- * of its steps is half the length of the shorter run.
+ * would be mispredicted half of the time.  With a comparison function that is not inlined, sorting
+ * 10 million numbers takes half of the time that it takes with the textbook merge.  The inner loop
+ * checks no bounds: the number of its steps is half the length of the shorter run.
  *
  * Rejected: a quicksort.  It needs no buffer, but its partition cannot be split among workers
  * without one, and it is not stable.
@@ -80,7 +80,7 @@ INLINE void merge_runs(const struct sort *sort, struct merge *m, size_t size)
         if (steps == 0) {
             break;
         }
-        /* A step takes at most two items of a run: neither run ends. */
+        /* A step takes at most two items of a run, so no run ends before the last step. */
         for (size_t i = 0; i < steps; i++) {
             merge_ends(sort, m, size);
         }

@@ -4,7 +4,8 @@
  *
  * Most of the time no thread steals from a worker, and the locked instructions that protect its
  * LIFO slot and its ring are most of the cost of a switch.  So the owner does without them while
- * the queue is biased towards it.  A thief must revoke the bias first, and pays for both sides.
+ * the queue is biased towards it.  A thief must revoke the bias first: it alone issues the fence
+ * that both sides would need (membarrier).
  *
  *   owner                                    thief
  *   O1 sets is_in_section                    T1 counts itself in `remote`; fence
@@ -58,7 +59,8 @@ static bool bias_revoke_owner(struct wf_bias *bias)
     }
     if (wf_barrier_everywhere() != 0) { /* (queue.B1) */
         uint32_t revoking = WF_REVOKING;
-        /* relaxed: as before the attempt, unless the owner has given the bias up meanwhile */
+        /* Restores BIASED, unless the owner has dropped the bias meanwhile.  relaxed: no thief
+         * has accessed the queue in between. */
         (void)wf_cas_relaxed(&bias->state, &revoking, WF_BIASED);
         wf_store_relaxed(&bias->domain->is_barrier_refused, 1); /* relaxed: a hint to owners */
         return false;
@@ -95,9 +97,10 @@ void wf_bias_drop(struct wf_bias *bias)
 
 bool wf_bias_is_due(struct wf_bias *bias, int64_t now_ns)
 {
+    /* relaxed: a hint; a later check sees it too */
     if (__builtin_expect(wf_load_relaxed(&bias->domain->is_barrier_refused) != 0, 0)) {
         WF_REACHED("bias.barrier_refused");
-        wf_bias_drop(bias); /* relaxed above: a hint */
+        wf_bias_drop(bias);
         return false;
     }
     /* relaxed: only the owner sets BIASED */

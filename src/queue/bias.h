@@ -31,7 +31,7 @@ struct wf_bias {
     bool is_enabled;               /* [const]  the queue may be biased */
     uint32_t remote_seen;          /* [owner]  `remote` at its last check ... */
     int64_t remote_ns;             /* [owner]  ... and when a check last found it changed */
-    /* [thief: add]  Threads inside now in the low half, accesses that ended in the high half. */
+    /* [thief: add]  Low half: threads that are inside now.  High half: accesses that have ended. */
     wf_atomic_u32 remote;
 };
 
@@ -67,7 +67,7 @@ static inline bool wf_bias_enter(struct wf_bias *bias)
         return true;
     }
     WF_REACHED("bias.revoked_meanwhile");
-    wf_store_release(&bias->is_in_section, 0); /* (queue.B1) release: the section before */
+    wf_store_release(&bias->is_in_section, 0); /* (queue.B1) release: the previous section */
     return false;
 }
 

@@ -153,7 +153,8 @@ struct wf_node *wf_deque_pop(struct wf_deque *deque)
     /* relaxed: only the owner writes it. */
     struct wf_deque_buffer *buffer = wf_load_relaxed(&deque->buffer);
     bottom--;
-    /* relaxed: only the owner writes slots.  Before the fence: a later load waits for it. */
+    /* relaxed: only the owner writes slots.  The load precedes the fence, because a load after the
+     * fence would have to wait for it. */
     struct wf_node *item = wf_load_relaxed(deque_slot(buffer, bottom));
     /* (queue.D1) release: a thief may read this bottom instead of the bottom of a push. */
     wf_store_release(&deque->bottom, bottom);

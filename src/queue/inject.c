@@ -75,7 +75,7 @@ void wf_inject_push_overflow(struct wf_inject *inject, struct wf_chain *chain)
     wf_lock_release(&inject->lock);
 }
 
-void wf_inject_push_one_overflow(struct wf_inject *inject, struct wf_node *item)
+void wf_inject_push_admitted(struct wf_inject *inject, struct wf_node *item)
 {
     struct wf_chain chain = {0};
     wf_chain_push(&chain, item);

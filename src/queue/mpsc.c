@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * queue/mpsc.c - many senders, one receiver, no allocation: mailboxes and cross-worker frees.
+ * queue/mpsc.c - many senders, one receiver, no allocation: inboxes of workers and of the control
+ * thread.
  *
  * Senders push to a stack by CAS; the receiver takes the whole stack by one exchange and reverses
  * it.  There is one word and thus no intermediate state: a sender that stalls before its CAS has
@@ -10,9 +11,8 @@
  * Rejected: Vyukov's queue, whose sender exchanges the tail and then links the item.  Its push is
  * one exchange instead of a CAS loop.  But a sender that is preempted between the two steps hides
  * every later item from the receiver until it runs again, and a sender cannot know whether the
- * queue was empty, so every send would have to wake the receiver.  (Here, too, a sender that is
- * preempted after it found the queue empty and before it wakes the receiver leaves it asleep for
- * that time.)
+ * queue was empty, so every send would have to wake the receiver.  (Here, too, the receiver stays
+ * asleep while a sender is preempted between its push to the empty queue and the wake-up.)
  *
  * No ABA: push links the item in front of any head for which the CAS succeeds.
  */

@@ -9,7 +9,7 @@
  *   ring    bounded, of one worker.  The owner pushes and pops FIFO; a thief takes half at once.
  *   deque   growable, of one worker.  The owner pushes and pops LIFO; a thief takes the oldest.
  *   inject  shared, unbounded or with a capacity.  FIFO; any thread pushes and pops batches.
- *   mpsc    unbounded, many senders, one receiver (mailboxes, cross-worker frees).
+ *   mpsc    unbounded, many senders, one receiver: inboxes of workers and of the control thread.
  *
  * Tags:  [owner] the worker that owns the queue, or the receiver;  [thief] any other thread;
  *        [any] any thread.
@@ -56,7 +56,8 @@ struct wf_queue_stats {
     uint64_t pushed;     /* items that the owner pushed */
     uint64_t popped;     /* items that the owner popped */
     uint64_t stolen;     /* items that the owner of this queue stole from others */
-    uint64_t overflowed; /* ring: items moved to the global queue; inject: items from rings */
+    uint64_t overflowed; /* ring: items moved to the global queue; inject: items pushed by
+                          * wf_inject_push_overflow and wf_inject_push_admitted */
 };
 
 /* [owner: write] [any: read]  The counters of a queue. */
@@ -135,8 +136,9 @@ size_t wf_ring_free_count(struct wf_ring *ring);
 
 /* [owner]  Removes and returns the oldest item; NULL when empty. */
 struct wf_node *wf_ring_pop(struct wf_ring *ring);
-/* [owner]  wf_ring_pop without a locked instruction.  Only while the owner has the bias, so that no
- * other thread accesses the ring, and after a wf_ring_refresh since the last such access. */
+/* [owner]  wf_ring_pop without a locked instruction.  Allowed only while the owner has the bias, so
+ * that no other thread accesses the ring, and only if the owner has called wf_ring_refresh since
+ * another thread last accessed the ring. */
 struct wf_node *wf_ring_pop_biased(struct wf_ring *ring);
 /* [owner]  Returns the item at distance `ahead` from the oldest (0) without removing it; NULL:
  * there is none.  Only while wf_ring_pop_biased is allowed. */
@@ -154,8 +156,9 @@ struct wf_node *wf_ring_steal_some(struct wf_ring *from, struct wf_ring *into, s
  * steal is in progress there. */
 struct wf_node *wf_ring_steal_one(struct wf_ring *from);
 
-/* [any]  The number of items that can be popped or stolen: a hint.  But it is never 0 for a ring
- * that has not been empty since a fence that made its tail visible to the caller. */
+/* [any]  The number of items that can be popped or stolen.  A hint, with one guarantee: if a fence
+ * made the tail of a non-empty ring visible to the caller, and the ring has not been empty since,
+ * the result is not 0. */
 size_t wf_ring_count(struct wf_ring *ring);
 
 /* ---- deque --------------------------------------------------------------------------------- */
@@ -217,7 +220,14 @@ struct wf_inject_options {
     size_t batch_max; /* items of one pop, at most; 0: WF_INJECT_BATCH_MAX */
 };
 
-/* The global queue: a list under a lock, whose length any thread reads without the lock. */
+/*
+ * The global queue: a list under a lock, whose length any thread reads without the lock.
+ *
+ * The runtime sets no capacity, and pushes only items that were admitted already: life/spawn.c
+ * checks the option global_capacity before a new task is queued, and life/limit.c lets the spawn
+ * wait.  So only tests and benchmarks call wf_inject_push, wf_inject_push_chain and
+ * wf_inject_close.
+ */
 struct wf_inject {
     struct wf_lock lock;
     struct wf_chain chain; /* [lock] */
@@ -245,8 +255,9 @@ int wf_inject_push_chain(struct wf_inject *inject, struct wf_chain *chain);
 /* [any]  Takes the whole chain, even beyond the capacity and after close: the overflow of a ring
  * has been admitted already and must not be refused. */
 void wf_inject_push_overflow(struct wf_inject *inject, struct wf_chain *chain);
-/* [any]  Takes the item as wf_inject_push_overflow does. */
-void wf_inject_push_one_overflow(struct wf_inject *inject, struct wf_node *item);
+/* [any]  Takes one item that was admitted already, such as a task that is woken or has had its
+ * slice: even beyond the capacity and after close, as wf_inject_push_overflow does. */
+void wf_inject_push_admitted(struct wf_inject *inject, struct wf_node *item);
 
 /* [any]  Moves the oldest items to the end of `out`, up to a fair share: count / workers, at least
  * WF_INJECT_BATCH_MIN, at most batch_max and `max`.  Returns how many. */
@@ -267,8 +278,9 @@ static inline size_t wf_inject_count(struct wf_inject *inject)
  * reverses: the items of one sender keep their order.  A sender that stalls has either sent or not;
  * there is no half-linked state for which others must wait.
  *
- * A push is a release and no more.  A sender must wake the receiver whenever the queue was empty. A
- * sender that reads instead whether the receiver sleeps needs a wf_fence_seq_cst before that.
+ * A push is a release operation and no stronger.  A sender must wake the receiver whenever its push
+ * found the queue empty.  If a sender instead checks a flag that says whether the receiver sleeps,
+ * it must issue a wf_fence_seq_cst between its push and that check.
  */
 struct wf_mpsc {
     /* [any: CAS]  The newest item, linked to the older ones. */

@@ -117,7 +117,8 @@ static void ring_put(struct wf_ring *ring, wf_ring_pos tail, struct wf_node *ite
 }
 
 /* [owner]  The slow path of push: the ring is full by the known head.  Not inlined, so that the
- * fast path saves no registers: the locked instruction of a pop would wait for these stores. */
+ * fast path stores no registers to the stack: the locked instruction of the next pop would wait for
+ * such stores. */
 static __attribute__((noinline, cold)) void push_slow(struct wf_ring *ring, struct wf_node *item,
                                                       wf_overflow_fn overflow, void *context)
 {

@@ -16,12 +16,12 @@ int wf_runq_init(struct wf_runq *runq, enum wf_runq_mode mode, struct wf_inject 
     *runq = (struct wf_runq){.mode = (uint8_t)mode, .global = global};
     wf_bias_init(&runq->bias, domain, is_biased);
     wf_ring_init(&runq->ring);
-    return mode == WF_RUNQ_LIFO ? wf_deque_init(&runq->deque, WF_DEQUE_CAPACITY_MIN) : 0;
+    return mode == WF_RUNQ_DEPTH_FIRST ? wf_deque_init(&runq->deque, WF_DEQUE_CAPACITY_MIN) : 0;
 }
 
 void wf_runq_done(struct wf_runq *runq)
 {
-    if (runq->mode == WF_RUNQ_LIFO) {
+    if (runq->mode == WF_RUNQ_DEPTH_FIRST) {
         while (wf_deque_pop(&runq->deque) != NULL) { /* left by a forced close */
         }
         wf_deque_done(&runq->deque);
@@ -38,7 +38,7 @@ static void runq_overflow(void *context, struct wf_chain *batch)
 
 enum wf_runq_pushed wf_runq_push_global(struct wf_runq *runq, struct wf_node *item)
 {
-    wf_inject_push_one_overflow(runq->global, item);
+    wf_inject_push_admitted(runq->global, item);
     return WF_RUNQ_NOTIFY;
 }
 
@@ -73,14 +73,14 @@ struct wf_node *wf_runq_pop_unbiased(struct wf_runq *runq)
 
 struct wf_node *wf_runq_pop(struct wf_runq *runq)
 {
-    return runq->mode == WF_RUNQ_FIFO   ? wf_runq_pop_fifo(runq)
-           : runq->mode == WF_RUNQ_LIFO ? wf_deque_pop(&runq->deque)
-                                        : NULL;
+    return runq->mode == WF_RUNQ_FAIR          ? wf_runq_pop_fair(runq)
+           : runq->mode == WF_RUNQ_DEPTH_FIRST ? wf_deque_pop(&runq->deque)
+                                               : NULL;
 }
 
 void wf_runq_refill(struct wf_runq *runq, struct wf_chain *chain)
 {
-    if (runq->mode == WF_RUNQ_FIFO) {
+    if (runq->mode == WF_RUNQ_FAIR) {
         (void)wf_ring_push_chain(&runq->ring, chain);
         runq->rotate_after_pops =
             wf_counter_read(&runq->ring.counters.popped) + wf_ring_count(&runq->ring);
@@ -96,9 +96,10 @@ void wf_runq_refill(struct wf_runq *runq, struct wf_chain *chain)
 }
 
 /* [owner]  Starvation guard: while the ring stays full, items in the global queue would wait for
- * ever.  Only after each item in the ring has been popped once, or some would lose their place
- * again and again; always the whole ring, or the same items would stay; and at most every
- * WF_ROTATE_NS, since the tasks of the ring are warm in the CPU's caches. */
+ * ever.  The owner rotates only after each item that was in the ring at the last refill has been
+ * popped once; otherwise some items would lose their place again and again.  It always moves the
+ * whole ring; otherwise the same items would stay.  It rotates at most every WF_ROTATE_NS, because
+ * the tasks of the ring are in the CPU's caches. */
 bool wf_runq_rotate(struct wf_runq *runq, int64_t now_ns)
 {
     const size_t free_count = wf_ring_free_count(&runq->ring);
@@ -133,7 +134,7 @@ void wf_runq_bias(struct wf_runq *runq)
 
 struct wf_node *wf_runq_steal(struct wf_runq *from, struct wf_runq *into, size_t most)
 {
-    if (from->mode == WF_RUNQ_LIFO) {
+    if (from->mode == WF_RUNQ_DEPTH_FIRST) {
         return wf_deque_steal_half(&from->deque, &into->deque);
     }
     if (wf_ring_count(&from->ring) == 0 || !wf_bias_revoke(&from->bias)) {
@@ -163,7 +164,7 @@ bool wf_runq_drain(struct wf_runq *from, struct wf_chain *out)
     while (out->count < WF_RING_CAPACITY && (item = wf_ring_steal_one(&from->ring)) != NULL) {
         wf_chain_push(out, item);
     }
-    while (from->mode == WF_RUNQ_LIFO && out->count < WF_RING_CAPACITY &&
+    while (from->mode == WF_RUNQ_DEPTH_FIRST && out->count < WF_RING_CAPACITY &&
            wf_deque_steal(&from->deque, &item) == WF_STEAL_TAKEN) {
         wf_chain_push(out, item);
     }
@@ -177,6 +178,6 @@ bool wf_runq_drain(struct wf_runq *from, struct wf_chain *out)
 
 void wf_runq_stats_read(const struct wf_runq *runq, struct wf_queue_stats *out)
 {
-    wf_queue_stats_read(runq->mode == WF_RUNQ_LIFO ? &runq->deque.counters : &runq->ring.counters,
-                        out);
+    wf_queue_stats_read(
+        runq->mode == WF_RUNQ_DEPTH_FIRST ? &runq->deque.counters : &runq->ring.counters, out);
 }

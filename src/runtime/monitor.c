@@ -62,7 +62,7 @@ static int make_spare(weft_runtime *runtime)
     struct wf_worker *worker = &runtime->workers[index];
     wf_lock_acquire(&runtime->world_turn.lock);
     int rc = -EBUSY;
-    if (runtime->world_turn.owner == NULL) { /* the stopper has counted the workers */
+    if (runtime->world_turn.owner == NULL) { /* else a stopper has counted the workers already */
         rc = wf_worker_init(runtime, index);
         const struct wf_trace_ring *outside = runtime->trace.outside.ring;
         if (rc == 0 && wf_load_relaxed(&runtime->trace.is_on) != 0) { /* relaxed: see trace.c */
@@ -92,7 +92,7 @@ static void start_spare(weft_runtime *runtime)
     WF_REACHED("monitor.no_spare");
     wf_counter_add(&monitor->refused, rc != -EBUSY ? 1 : 0);
     wf_lock_acquire(&monitor->lock);
-    wf_workers_active_add_locked(runtime, (uint32_t)-1);
+    wf_workers_active_add_locked(runtime, -1);
     wf_lock_release(&monitor->lock);
     runtime->policy->wake_any(runtime); /* all other workers may have parked since the count */
 }
@@ -150,7 +150,7 @@ static void replace_leader(weft_runtime *runtime)
     }
 }
 
-/* [monitor]  If there is a surplus, wakes a sleeping spare, which then parks as idle. */
+/* [monitor]  If too many workers are active, has the policy park a spare that has no task. */
 static void recall_spare(weft_runtime *runtime)
 {
     if (wf_spare_is_surplus(runtime)) {

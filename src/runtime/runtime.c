@@ -8,9 +8,9 @@
  * Closing, step by step:
  *   1  The closer sets is_closing, under the gate: spawns of non-worker threads and of tasks fail.
  *   2  It cancels every task, and wakes every spawn that waits for admission.
- *   3  It waits until no task is alive.  A task may have been spawned by a worker that had not seen
- *      is_closing yet.  When a worker first sees it, or the runtime is quiescent, the closer is
- *      woken and repeats step 2.
+ *   3  It waits until no task is alive.  A worker that has not seen is_closing yet may still spawn
+ *      tasks.  Each worker wakes the closer when it first sees is_closing, and so does a thread
+ *      that finds the runtime quiescent; the closer then repeats step 2.
  *   4  It waits for non-worker threads that have pinned the runtime, and lets the workers leave
  *      their loops.  If the deadline passed in step 3 (forced close), they leave between two tasks
  *      although tasks are queued, and blocking functions that have not begun never run.
@@ -52,10 +52,10 @@ static int queues_init(weft_runtime *runtime)
 static int runtime_fill(weft_runtime *runtime)
 {
     runtime->worker_count = runtime->options.workers;
-    const uint64_t workers_total = (uint64_t)runtime->worker_count + runtime->options.spares_max;
+    const uint64_t workers_limit = (uint64_t)runtime->worker_count + runtime->options.spares_max;
     const bool has_spares = !runtime->options.no_monitor;
     runtime->workers_max = !has_spares                      ? runtime->worker_count
-                           : workers_total < WF_WORKERS_MAX ? (unsigned)workers_total
+                           : workers_limit < WF_WORKERS_MAX ? (unsigned)workers_limit
                                                             : WF_WORKERS_MAX;
     wf_lock_init(&runtime->monitor.lock, WF_RANK_MONITOR);
     wf_list_init(&runtime->monitor.idle_spares);
@@ -127,7 +127,7 @@ static void dismantle(weft_runtime *runtime)
     wf_task_pool_close(runtime->pool);
 }
 
-/* A runtime in one piece of memory, with what the scheduler does not look into. */
+/* A runtime in one piece of memory, together with the parts that the scheduler only points to. */
 struct whole_runtime {
     struct weft_runtime runtime; /* the first member: both are freed as one */
     struct wf_blocking blocking;
@@ -256,6 +256,8 @@ static void workers_leave(weft_runtime *runtime, bool is_forced)
     /* (sched.S1): either a worker that is about to park sees exit_mode, or the closer wakes it. */
     wf_fence_seq_cst();
     for (unsigned i = 0; i < wf_worker_total(runtime); i++) {
+        /* Not claimed: I1 and I2 of idle.h end here.  The worker takes itself for a searcher, but
+         * leaves its loop before it finds a task, so it ends no search. */
         wf_driver_unpark(runtime, &runtime->workers[i].parker);
         /* not by the driver: a parked spare waits at its own parker */
         (void)wf_parker_unpark(&runtime->workers[i].health.spare_parker);
@@ -327,7 +329,8 @@ static void end_leftovers(weft_runtime *runtime)
             leftovers.stacks = stack;
         }
         (void)wf_state_cancel(&task->state);
-        (void)wf_state_wake(&task->state); /* ACTIVE, also with a shield: complete requires it */
+        /* wf_state_complete expects ACTIVE, and the cancel does not wake a shielded task. */
+        (void)wf_state_wake(&task->state);
         wf_task_abandon(task, -ECANCELED);
     }
     struct wf_stack_cache cache;
@@ -412,8 +415,8 @@ static void print_options_error(int rc, const weft_options *options)
     }
 }
 
-/* [weft_run]  Passes the message of a weft_fail of the first task on: to the caller's buffer; or,
- * if the caller gave neither a buffer nor on_failure, to stderr. */
+/* [weft_run]  Copies the weft_fail message of the first task to the caller's buffer.  If the caller
+ * gave neither a buffer nor on_failure, prints the message on stderr. */
 static void pass_message(const struct weft_task *task, const weft_options *options)
 {
     char text[256];

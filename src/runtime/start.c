@@ -46,11 +46,12 @@ int wf_worker_init(weft_runtime *runtime, unsigned index)
     wf_parker_init(&worker->safe.parker);
     wf_parker_init(&worker->health.spare_parker);
     wf_timers_init(&worker->timers, wf_clock_now());
-    const enum wf_runq_mode mode = !is_steal                                   ? WF_RUNQ_NONE
-                                   : runtime->options.order == WEFT_ORDER_FAIR ? WF_RUNQ_FIFO
-                                                                               : WF_RUNQ_LIFO;
+    const bool is_fair = runtime->options.order == WEFT_ORDER_FAIR;
+    const enum wf_runq_mode mode = !is_steal ? WF_RUNQ_NONE
+                                   : is_fair ? WF_RUNQ_FAIR
+                                             : WF_RUNQ_DEPTH_FIRST;
     return wf_runq_init(&worker->runq, mode, &runtime->queues.global, &runtime->bias_domain,
-                        mode == WF_RUNQ_FIFO || (worker->is_single && is_steal));
+                        mode == WF_RUNQ_FAIR || (worker->is_single && is_steal));
 }
 
 int wf_workers_init(weft_runtime *runtime)
@@ -78,7 +79,8 @@ int wf_workers_init(weft_runtime *runtime)
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
-/* [opener, monitor]  Starts the thread of a worker, as a part of this group.  -EAGAIN, -ENOMEM. */
+/* [opener, monitor]  Starts the thread of a worker, as one of the threads of `start`.  -EAGAIN,
+ * -ENOMEM. */
 static int worker_thread_start(struct wf_worker *worker, struct wf_start *start)
 {
     char name[WF_THREAD_NAME_MAX + 1];

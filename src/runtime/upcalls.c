@@ -2,8 +2,9 @@
 /*
  * runtime/upcalls.c - the table through which lower layers call higher ones.
  *
- * This layer sees all the others, so the table is filled here.  It is constant and the only one: a
- * call through it costs one load more than a direct call, of a cache line that every switch uses.
+ * This layer sees all layers whose functions are in the table, so the table is filled here.  There
+ * is only this table, and it is constant.  A call through it costs one load more than a direct
+ * call; that load is from a cache line that every switch uses.
  */
 #include "runtime/runtime.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/driver.c - the driver: how the layer above lends the scheduler its wait for events.
+ * sched/driver.c - the driver: functions of a higher layer by which the scheduler waits for events.
  *
  * The scheduler knows nothing of descriptors.  It knows the leader: the parked worker that sleeps
  * until the next timer at most.  With a driver the leader sleeps in the driver, where events end

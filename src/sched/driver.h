@@ -16,8 +16,9 @@
 
 struct wf_worker;
 
-/* A runtime has at most one, from the first task that needs it to the close.  The leader, or the
- * control thread, sleeps in it; busy workers poll it between two tasks. */
+/* A driver.  A runtime has at most one; it exists from the first task that needs it until the
+ * close.  The leader, or the control thread, sleeps in it; busy workers poll it between two
+ * tasks. */
 struct wf_driver {
     /* [leader, control thread]  Sleeps until an event, an `unpark` or the deadline; may return
      * spuriously.  Keeps the events for `dispatch`. */

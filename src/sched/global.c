@@ -89,10 +89,10 @@ bool wf_global_is_due(struct wf_worker *worker)
 /* ---- taking from the global queue -------------------------------------------------------------
  */
 
-/* [owner, FIFO]  Takes up to `most` tasks of the global queue, but at most one more than the ring
+/* [owner, fair]  Takes up to `most` tasks of the global queue, but at most one more than the ring
  * has room for: one task runs at once, and a task that overflowed back would lose its position.
  * After a rotation it takes all that fit. */
-static void take_fifo(struct wf_worker *worker, size_t most, struct wf_chain *chain)
+static void take_fair(struct wf_worker *worker, size_t most, struct wf_chain *chain)
 {
     weft_runtime *runtime = worker->runtime;
     const bool is_rotated = wf_runq_rotate(&worker->runq, worker->tick.now_ns);
@@ -111,7 +111,7 @@ static void take_fifo(struct wf_worker *worker, size_t most, struct wf_chain *ch
 /* [owner]  The number of tasks that the worker takes at once, with the task that it runs. */
 static size_t take_max(struct wf_worker *worker)
 {
-    if (worker->runq.mode == WF_RUNQ_LIFO && wf_runq_count(&worker->runq) > 0) {
+    if (worker->runq.mode == WF_RUNQ_DEPTH_FIRST && wf_runq_count(&worker->runq) > 0) {
         return 1; /* the owner would run a whole batch before the tasks below it in the deque */
     }
     return worker->backoff.level > 0 ? WF_STEAL_BACKOFF_BATCH : WF_INJECT_BATCH_MAX;
@@ -124,8 +124,8 @@ struct weft_task *wf_global_take(struct wf_worker *worker)
     if (wf_inject_count(&runtime->queues.global) == 0) {
         return NULL;
     }
-    if (worker->runq.mode == WF_RUNQ_FIFO) {
-        take_fifo(worker, take_max(worker), &chain);
+    if (worker->runq.mode == WF_RUNQ_FAIR) {
+        take_fair(worker, take_max(worker), &chain);
     } else {
         (void)wf_inject_pop(&runtime->queues.global, runtime->worker_count, take_max(worker),
                             &chain);

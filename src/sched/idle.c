@@ -55,6 +55,35 @@
  * external_seq, its check in step 2 sees the work, too.  If it reads the old one, its futex wait
  * returns at once, or the submitter sees backing_off in step 4 and wakes it.
  *
+ * What wakes a parked worker in the steal policy.  Every waker claims it, except the kernel and the
+ * closer:
+ *
+ *   a push into a run queue that returns NOTIFY    wf_steal_notify, by follow_up (ready.c)
+ *   a refill or a rotation of a run queue          wf_steal_notify, by wf_global_take
+ *   exposed forks                                  wf_steal_notify, by expose_oldest (fork.c)
+ *   the last searcher, if it stops and sees work   wf_steal_notify, by stop_search (steal.c)
+ *   a push into the queue global, high or low      wf_steal_notify_external, by steal_ready
+ *   tasks of a spare that parks                    wf_steal_notify_external, by spare_drain
+ *   tasks of a stuck worker                        wf_steal_notify_external, by drain_stuck
+ *   tasks of a worker that is about to block       wf_steal_notify_external, by wf_steal_handoff
+ *   a task in the worker's pinned inbox            wf_idle_claim_worker, by ready_pinned
+ *   a worker that needs a leader                   wf_leader_summon
+ *   a timer before the end of the leader's sleep   wf_leader_wake, by timers_publish
+ *   a new driver                                   wf_leader_wake, wf_leader_wake_any, by
+ *                                                  wf_driver_attach
+ *   a request for a quiescence report              wf_leader_wake_any, by wf_quiescence_request
+ *   the monitor: a stuck worker, and no leader     wf_leader_repair, by replace_leader
+ *   the monitor: a spare too many                  steal_recall_spare, by recall_spare
+ *   the monitor: a spare that did not start        wf_leader_wake_any, by start_spare
+ *   the kernel: the leader's deadline, or an event of the driver
+ *   the closer: the workers must leave             workers_leave (runtime.c)
+ *
+ * A worker also waits at other places.  While the world is stopped it waits at safe.parker, until
+ * wf_world_start; in steal backoff in wf_idle_backoff_wait, until wf_idle_external or its deadline;
+ * as an idle spare at spare_parker, until wf_spare_unpark, weft_block_begin, the monitor
+ * (start_or_unpark_spare) or the closer.  In the reactor policy the control thread and the
+ * closer unpark the workers.
+ *
  * tests/model/model_idle.c runs both protocols in every order.
  *
  * A bitmap gives 64 sleepers with one load.  Rejected: a list of sleepers under a lock (each notify
@@ -155,7 +184,9 @@ bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, const struct wf_sleep 
     uint64_t before =
         wf_fetch_or_relaxed(&idle->asleep[worker / 64], bit); /* relaxed: (sched.S1) */
     WEFT_CHECK((before & bit) == 0);                          /* I1 */
-    wf_fence_seq_cst();                                       /* (sched.S1) */
+    wf_fence_seq_cst();                                       /* (sched.S1, sched.V2, sched.A2) */
+    /* If there is work and the bit is cleared already, a waker has claimed the worker: the waker's
+     * unpark ends the park below. */
     if (sleep->has_work(sleep->context) && clear_own_bit(idle, worker)) {
         return false;
     }

@@ -26,6 +26,8 @@
  *       claimed and have not yet returned from wf_idle_sleep
  *   I3  if work is queued and a bit is set, then a worker searches, or the submitter of the work
  *       has not finished wf_idle_notify, or the sleeper has not finished its second check
+ *
+ * I1 and I2 end when the closer unparks all workers, so that they leave their loops.
  */
 struct wf_idle {
     unsigned workers; /* [const]  the configured number: at most half search */
@@ -65,9 +67,10 @@ bool wf_idle_end_search(struct wf_idle *idle);
  * has set its bit and before it parks. */
 typedef bool (*wf_has_work_fn)(void *context);
 
-/* [owner, control thread]  Parks at the parker, or with a driver in wf_driver_park.  0: unparked;
- * -ETIMEDOUT: returned without.  In builds that search for lost wake-ups (WF_PARK_TIMEOUT_NS) it
- * counts one if work was queued for the whole time and no thread unparked the worker. */
+/* [owner, control thread]  Parks at the parker; if `driver` is not NULL, in the driver.  0: the
+ * caller was unparked; -ETIMEDOUT: the park ended without an unpark.  Builds that search for lost
+ * wake-ups (WF_PARK_TIMEOUT_NS) count a lost wake-up if work was queued for the whole time and no
+ * thread unparked the caller. */
 #ifdef WF_PARK_TIMEOUT_NS
 int wf_idle_park(struct wf_idle *idle, struct wf_parker *parker, struct wf_driver *driver,
                  wf_has_work_fn has_work, void *context, int64_t deadline_ns);
@@ -95,8 +98,9 @@ struct wf_sleep {
 };
 
 /* [owner]  Sleeps until a waker claims the worker, until the deadline, or until the driver returns.
- * Does not sleep if has_work returns true.  True: a waker claimed the worker, which is a searcher
- * now.  False: it is none. */
+ * Does not sleep if has_work returns true.  True: the worker was unparked.  A waker claimed it, and
+ * it is a searcher now; or the closer unparked it without a claim (workers_leave in runtime.c).
+ * False: no thread unparked it, and it is not a searcher. */
 bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, const struct wf_sleep *sleep);
 
 /* [any]  The submitter calls this after it has queued work.  Claims one sleeping worker, counts it
@@ -112,8 +116,8 @@ int wf_idle_claim(struct wf_idle *idle);
  * False: it is awake, or another waker has claimed it. */
 bool wf_idle_claim_worker(struct wf_idle *idle, unsigned worker);
 
-/* [any]  The submitter of external work calls this after it has queued the work and before it
- * notifies: ends the wait of every searcher that backs off. */
+/* [any]  Ends the wait of every searcher that backs off.  The submitter of external work calls this
+ * after it has queued the work and before it notifies. */
 void wf_idle_external(struct wf_idle *idle);
 /* [owner]  On: external submissions are counted, until the worker switches it off again. */
 void wf_idle_track_external(struct wf_idle *idle, bool is_on);
@@ -123,7 +127,8 @@ uint32_t wf_idle_external_seq(struct wf_idle *idle);
  * number of external submissions is no longer external_seq. */
 void wf_idle_backoff_wait(struct wf_idle *idle, uint32_t external_seq, int64_t deadline_ns);
 
-/* [any]  The number of searchers and of sleepers.  Hints: both may change at once. */
+/* [any]  The number of searchers, and the number of sleepers.  Hints: either may have changed when
+ * the function returns. */
 unsigned wf_idle_searching(struct wf_idle *idle);
 unsigned wf_idle_asleep(struct wf_idle *idle);
 

@@ -27,7 +27,9 @@ void wf_leader_summon(weft_runtime *runtime)
                                                                          * many is harmless */
     if (has_leader &&
         wf_load_relaxed(&runtime->timer_summary.until_ns) > wf_clock_now() + WF_SLICE_MAX_NS) {
-        runtime->policy->wake_leader(runtime); /* when it parked no worker ran tasks */
+        /* The leader sleeps for longer than a slice, because no worker ran tasks when it parked.
+         * Now one does, so the leader must wake up in time to check its slice. */
+        runtime->policy->wake_leader(runtime);
         return;
     }
     int sleeper = !has_leader ? wf_idle_claim(&runtime->idle) : -1;
@@ -47,7 +49,7 @@ void wf_leader_needed(struct wf_worker *worker)
 static bool must_check_slices(const struct wf_worker *worker, unsigned asleep)
 {
     const weft_runtime *runtime = worker->runtime;
-    return worker->runq.mode == WF_RUNQ_FIFO && !runtime->options.no_steal &&
+    return worker->runq.mode == WF_RUNQ_FAIR && !runtime->options.no_steal &&
            asleep < wf_workers_active(runtime);
 }
 
@@ -120,8 +122,9 @@ void wf_leader_end(struct wf_worker *worker)
     }
     wf_store_release(&runtime->has_leader, 0); /* release: the driver's pending events */
     /* The tasks woken by this dispatch summoned no leader, because this worker still was the
-     * leader. With a monitor that is fine: it elects one if the next slice is long, and a wake-up
-     * for each event of a server with little to do would cost more than the event. */
+     * leader.  With a monitor that is fine: if the next slice is long, after hog_ns the monitor
+     * wakes a sleeper, which becomes the leader (wf_leader_repair).  A wake-up for each event of a
+     * server with little to do would cost more than the event. */
     worker->leader.may_be_needed = worker->leader.may_be_needed || runtime->options.no_monitor;
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sched/policy.h - the seam behind which a policy decides where and when tasks run.
+ * sched/policy.h - the interface of a policy, which decides where and when tasks run.
  *
- * Two policies stand behind it: `steal` (steal.c, leader.c), in which every worker decides for
- * itself, and `reactor` (reactor.c), in which a control thread decides for all.  A third, a
- * simulation with one thread, choices from a seed and virtual time, fits behind it: the choice of
- * the next task, parking and the wake-ups for time are here.  Other files ask only `steals`.
+ * Two policies implement it: `steal` (steal.c, leader.c), in which every worker decides for itself,
+ * and `reactor` (reactor.c), in which a control thread decides for all.  A third could implement
+ * it, a simulation with one thread, choices from a seed and virtual time: the choice of the next
+ * task, parking and the wake-ups for timers are operations of the interface.  Code outside of the
+ * policies does not ask which policy is in use: it calls the operations, and reads `steals` and
+ * `thread_count`.
  */
 #ifndef WF_SCHED_POLICY_H
 #define WF_SCHED_POLICY_H
@@ -26,8 +28,8 @@ struct wf_policy {
     bool steals;
     unsigned thread_count; /* threads beside the workers */
 
-    /* [opener]  Everything but the workers' threads is set up.  -ENOMEM, -EAGAIN; NULL: nothing to
-     * do. */
+    /* [opener]  Sets up the policy and starts its threads.  Called when everything but the workers'
+     * threads is set up.  Returns 0, -ENOMEM or -EAGAIN.  NULL: there is nothing to set up. */
     int (*open)(weft_runtime *runtime);
     /* [closer]  The workers have left: ends the threads of the policy.  Twice is allowed.  NULL:
      * there are none. */
@@ -48,23 +50,26 @@ struct wf_policy {
     /* [any]  Wakes the leader; without one, any sleeper.  The caller has issued a fence after what
      * the leader must see. */
     void (*wake_leader)(weft_runtime *runtime);
-    /* [any, runtime pinned]  If all workers are parked, one thread must look for work. */
+    /* [any, runtime pinned]  Wakes one parked worker, which looks for work; in the reactor policy
+     * the control thread. */
     void (*wake_any)(weft_runtime *runtime);
 
-    /* [monitor]  A worker is stuck that may have been the leader.  NULL: there is no leader. */
+    /* [monitor]  A stuck worker may have been the leader: wakes a worker to replace it, if a leader
+     * is needed and there is none.  NULL: the policy has no leader. */
     void (*repair_leader)(weft_runtime *runtime);
-    /* [monitor]  There are more active workers than configured: wakes a spare, which parks. */
+    /* [monitor]  There are more active workers than needed: makes an active spare that has no task
+     * park as an idle spare. */
     void (*recall_spare)(weft_runtime *runtime);
     /* [any]  The number of workers without a task.  A hint. */
     unsigned (*idle_count)(weft_runtime *runtime);
     /* [any]  The number of parked workers.  A hint. */
     unsigned (*parked_count)(weft_runtime *runtime);
-    /* [any]  The number of tasks in no worker's run queue.  A hint. */
+    /* [any]  The number of ready tasks in the shared queues of the policy.  A hint. */
     uint64_t (*queued_count)(weft_runtime *runtime);
     /* [any]  Whether the caller is a thread of the policy.  NULL: it has none. */
     bool (*is_own_thread)(const weft_runtime *runtime);
 
-    /* [the task]  Carries a blocking job to the pool.  NULL: the caller does it itself. */
+    /* [the task]  Hands a blocking job to the pool.  NULL: the caller submits the job itself. */
     void (*carry_job)(weft_runtime *runtime, struct wf_node *job);
     /* [a pool thread]  Carries the result of a job to its task.  NULL: as for `carry_job`. */
     void (*carry_result)(weft_runtime *runtime, struct wf_node *job);

@@ -4,9 +4,9 @@
  *
  * With more tasks than the cache holds, a switch waits for memory: the task, its fiber, its frames.
  * Fetching several at once costs little more than fetching one.  bench/README.md has the figures
- * (yield-1000, echo-1000).  When wf_prefetch_next and the prefetching of events (io/prefetch.h)
- * came, together they took the CPU time of a request of echo-1000 from 7.3 to 5.9 us, lower
- * quartiles of 41 interleaved runs; the parts were not measured alone.
+ * (yield-1000, echo-1000).  wf_prefetch_next and the prefetching of events (io/prefetch.h) together
+ * reduced the CPU time of one request of echo-1000 from 7.3 to 5.9 us, when they were introduced
+ * (lower quartiles of 41 interleaved runs).  Their separate effects were not measured.
  */
 #include "sched/ready.h"
 
@@ -28,7 +28,7 @@ void wf_prefetch_chain(const struct wf_chain *chain)
 void wf_prefetch_next(struct wf_worker *worker)
 {
     struct wf_runq *runq = &worker->runq;
-    if (runq->mode != WF_RUNQ_FIFO || !wf_bias_enter(&runq->bias)) {
+    if (runq->mode != WF_RUNQ_FAIR || !wf_bias_enter(&runq->bias)) {
         return; /* a thief may take the task and resume it meanwhile */
     }
     const struct weft_task *next = wf_task_of(wf_runq_peek(runq, 0));

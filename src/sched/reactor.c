@@ -43,7 +43,7 @@ struct wf_reactor {
     struct wf_chain *pinned; /* by worker */
     struct wf_chain idle;    /* workers that want work */
     uint32_t tick;
-    struct wf_driver *slept_in; /* in which step 9 waited; NULL: step 3 is done with it, or none */
+    struct wf_driver *slept_in; /* the driver in which step 9 waited, until step 3; or NULL */
 
     WF_ATOMIC(uint32_t) idle_count; /* [control thread: write] [any: read] */
     WF_ATOMIC(uint64_t) queued;     /* [any: add]  tasks in the inbox and the ready queues */
@@ -246,7 +246,7 @@ static bool dismiss_surplus(struct wf_reactor *reactor, struct wf_worker *worker
 static void dispatch(struct wf_reactor *reactor, int64_t now)
 {
     struct wf_chain left = {0};
-    bool is_any_left = false; /* no spare: spares take no forks */
+    bool is_any_left = false; /* a worker that is no spare got no task: it may take forks */
     struct wf_node *node;
     while ((node = wf_chain_pop(&reactor->idle)) != NULL) {
         struct wf_worker *worker = wf_container_of(node, struct wf_worker, reactor.node);

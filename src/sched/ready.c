@@ -8,7 +8,7 @@
  */
 #include "sched/ready.h"
 
-/* [owner]  What a push into the run queue leaves to be done. */
+/* [owner]  Notifies a worker, if the push into the run queue requires it. */
 static inline void follow_up(struct wf_worker *worker, enum wf_runq_pushed pushed)
 {
     if (pushed == WF_RUNQ_NOTIFY && !wf_is_single_biased(worker)) {
@@ -18,7 +18,9 @@ static inline void follow_up(struct wf_worker *worker, enum wf_runq_pushed pushe
 
 void wf_ready_slow(struct wf_worker *worker, struct weft_task *task, enum wf_ready_place place)
 {
-    if (task->needs_slow_queue || worker->runq.mode != WF_RUNQ_LIFO || WF_MIGRATES()) {
+    /* In fair mode only tasks for slow queues come here, and in hostile builds some others; in NONE
+     * mode all. */
+    if (task->needs_slow_queue || worker->runq.mode != WF_RUNQ_DEPTH_FIRST || WF_MIGRATES()) {
         worker->runtime->policy->ready(worker->runtime, worker, task);
     } else {
         follow_up(worker, place == WF_RUN_NEXT ? wf_runq_push_deque(&worker->runq, &task->node)
@@ -76,7 +78,7 @@ static __attribute__((noinline)) void ready_outside(struct weft_task *task,
     runtime->policy->ready(runtime, NULL, task);
 }
 
-/* [any]  Changes the state, and queues the task if the transition is the caller's. */
+/* [any]  Changes the state, and queues the task if this call changed it from IDLE to ACTIVE. */
 static inline void wake_by(struct wf_worker *worker, struct weft_task *task,
                            enum wf_wake (*change)(struct wf_state *))
 {

@@ -2,19 +2,19 @@
 /*
  * sched/ready.h - where a task goes when it becomes ready.
  *
- * A worker places every task of its runtime that becomes ready by wf_ready.  A normal task goes
- * into the run queue of that worker; all others go through the policy: a pinned task to the inbox
- * of its worker, one of another priority to its own queue, and in the reactor policy every task to
- * the control thread.  A thread that is no worker of the runtime calls the policy at once
- * (ready.c), which queues the task by pin, priority and policy.
+ * A worker calls wf_ready for each task of its runtime that becomes ready.  A normal task goes into
+ * the run queue of that worker; all others go through the policy: a pinned task to the inbox of its
+ * worker, a task of high or low priority to the queue of that priority, and in the reactor policy
+ * every task to the control thread.  A thread that is no worker of the runtime calls the policy
+ * directly (ready.c), which queues the task by pin, priority and policy.
  */
 #ifndef WF_SCHED_READY_H
 #define WF_SCHED_READY_H
 
 #include "sched/sched.h"
 
-/* [owner]  Whether no other worker could take what this one queues: it is the only worker, and its
- * queue is biased, so that no spare has come. */
+/* [owner]  True: no other worker can take what this one queues.  It is the only configured worker,
+ * and its queue is biased, which shows that no spare is active. */
 static inline bool wf_is_single_biased(struct wf_worker *worker)
 {
     return worker->is_single && wf_bias_is_set(&worker->runq.bias);
@@ -36,7 +36,7 @@ static inline void wf_ready(struct wf_worker *worker, struct weft_task *task,
                             enum wf_ready_place place)
 {
     if (__builtin_expect(
-            task->needs_slow_queue || worker->runq.mode != WF_RUNQ_FIFO || WF_MIGRATES(), 0)) {
+            task->needs_slow_queue || worker->runq.mode != WF_RUNQ_FAIR || WF_MIGRATES(), 0)) {
         wf_ready_slow(worker, task, place);
     } else if (place == WF_RUN_BACK) {
         wf_ready_back(worker, task);

@@ -15,9 +15,9 @@
  *   3 is_stopped: enter again, sleep until
  *     the world runs, go to 1
  *
- * One of the two fences comes first: either the worker sees is_stopped, or the stopper sees whether
- * the worker is safe.  A worker that sleeps is safe all the time, so a runtime in which no worker
- * runs stops at once.
+ * One of the two fences comes first: either the worker sees is_stopped, or the stopper sees the
+ * value that the worker has stored in is_safe.  A worker that sleeps is safe all the time, so a
+ * runtime in which no worker runs stops at once.
  *
  * The second half of the file grants the turn to stop the world to one stopper at a time; the
  * others wait in a queue.  The stopper may stop the world again, and must start it once for each
@@ -112,7 +112,8 @@ static void world_grant_turn_locked(weft_runtime *runtime)
     }
 }
 
-/* [closer]  The task waits for its turn, in another runtime, and never runs again. */
+/* [closer]  The stopper's task never runs again: takes it out of the queue, or passes on the turn
+ * that it was granted. */
 static void turn_abandon(struct wf_abandon_hook *hook)
 {
     struct turn *turn = wf_container_of(hook, struct turn, hook);

@@ -33,7 +33,8 @@ struct wf_world {
 struct wf_world_turn {
     struct wf_lock lock;
     struct wf_list waiters; /* [lock]  tasks and threads that want to stop the world next */
-    const void *owner;      /* [lock]  task, worker or thread that has stopped it; NULL: it runs */
+    const void *owner;      /* [lock]  task or thread that has stopped it; the runtime itself in
+                             * wf_world_try_stop; NULL: it runs */
     unsigned depth;         /* [lock]  nested stops of the owner */
     /* [owner: write] [any: read]  The worker whose task has stopped the world; or NULL. */
     WF_ATOMIC(struct wf_worker *) worker;
@@ -60,7 +61,7 @@ void wf_world_start(struct wf_world *world, struct wf_safe *const *workers, unsi
 /* [loop]  Stops the world if all workers except the caller stand still already and no other stopper
  * has its turn.  False: nothing was done. */
 bool wf_world_try_stop(weft_runtime *runtime);
-/* [loop]  Lets it go on. */
+/* [loop]  After wf_world_try_stop: lets the world go on, and gives up the turn. */
 void wf_world_resume(weft_runtime *runtime);
 
 #endif

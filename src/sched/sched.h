@@ -21,11 +21,15 @@
  *        Fields: [const] set before publication; [owner: write] [any: read]; [any: CAS]; [lock];
  *        [world stopped] only while the world is stopped.
  *
- * Edges, with the functions named without their wf_ prefix.  "One sees the other": the thread whose
- * fence comes second sees what the other thread stored before its fence.
+ * Edges.  The functions are named without prefix: `notify` is wf_idle_notify, `enter` is
+ * wf_safe_enter.  "One sees the other": the thread whose fence comes second sees what the other
+ * thread stored before its fence.
  *
  *   edge      from (file function: operation)    to                           carries
  *   sched.S1  idle.c notify, claim_worker: fence sleep: fence                 one sees the other
+ *             leader.c summon, wake_any: fence   steal.c stop_search: fence
+ *             runtime.c workers_leave: fence     steal.c give_up_search: fence
+ *                                                spare.c wait: fence of enter
  *   sched.S2  idle.c end_search: sub             steal.c stop_search: fence   the tasks it stole
  *   sched.S3  idle.c external: fences, add       external_seq: load; fences   the external work
  *   sched.D1  switch.h enter_task: store current dump.c, monitor.c: load      the task's memory
@@ -33,14 +37,16 @@
  *   sched.K4  reactor.c dispatch: fence         fork.c expose_as_tasks: fence one sees the other
  *   sched.K5  switch.h enter_task: store current fork.c forks_on: load        the task's memory
  *   sched.V1  trace.c start: store is_on         sched.h trace_event: load    the shared ring
- *   sched.V2  driver.c attach: CAS, fence        of: load; leader.c: fence    the driver
+ *   sched.V2  driver.c attach: CAS, fence        of: load;                    the driver
+ *                                                idle.c sleep: fence
  *   sched.Y1  worker.c run: store run.seq        quiescence.c activity: load  what the tasks did
  *   sched.Y2  end.c complete: store completed    worker.c live: load          that it was spawned
  *   sched.M1  monitor.c make_spare: store total  sched.h worker_total: load   the new worker
  *   sched.M3  monitor.c sleep: fence             safepoint.c leave: fence     one sees the other
  *   sched.B1  safepoint.c enter, leave: fence    stop: fence                  one sees the other
  *   sched.A1  timers.c timer_set: fence          look: fence                  one sees the other
- *   sched.A2  timers.c publish: fence            idle.c, reactor.c: fence     one sees the other
+ *   sched.A2  timers.c publish: fence            idle.c sleep: fence;         one sees the other
+ *                                                reactor.c: fence
  */
 #ifndef WF_SCHED_SCHED_H
 #define WF_SCHED_SCHED_H
@@ -79,8 +85,10 @@
 /* steal.c  [any]  Wakes a parked worker for queued work, unless one is searching.  `worker` is the
  * caller's, or NULL. */
 void wf_steal_notify(weft_runtime *runtime, struct wf_worker *worker);
-/* steal.c  [any]  As wf_steal_notify, for work that a pausing searcher must see: external
- * submissions, tasks of high or low priority, tasks moved from a spare or stuck worker. */
+/* steal.c  [any]  Ends the pause of all searchers in steal backoff, and then does the same as
+ * wf_steal_notify.  For work that such a searcher must see: external submissions, tasks of high or
+ * low priority (also those that a worker makes ready), tasks moved from a spare or stuck worker,
+ * and the run queue of a worker that is about to block. */
 void wf_steal_notify_external(weft_runtime *runtime, struct wf_worker *worker);
 /* steal.c  [owner]  Whether a task that yields must return to the loop although the run queue is
  * empty: a tick is due, the world stops, or another queue has tasks. */
@@ -94,32 +102,35 @@ bool wf_steal_has_work(void *context);
 
 /* global.c  [any]  Ticks between two checks of the global queue, if a slice takes `slice_ns`. */
 uint32_t wf_global_interval(int64_t slice_ns);
-/* global.c  [owner]  If the tick is due, reads the clock: wakes expired timers, polls the driver
- * and plans the next look.  True: the global queue goes before the run queue in this tick. */
+/* global.c  [owner]  If a reading of the clock is due in this tick: reads it, wakes the tasks of
+ * expired timers, polls the driver, and sets the tick of the next reading.  True: the
+ * global queue goes before the run queue in this tick. */
 bool wf_global_is_due(struct wf_worker *worker);
-/* global.c  [owner]  A task of the global queue, with a fair share of others for the run queue;
- * NULL: the global queue is empty. */
+/* global.c  [owner]  Takes a fair share of the tasks in the global queue: returns one to run, and
+ * moves the others to the run queue.  NULL: the global queue is empty. */
 struct weft_task *wf_global_take(struct wf_worker *worker);
 /* global.c  [owner]  A task of this queue; NULL: it is empty. */
 struct weft_task *wf_global_take_one(struct wf_worker *worker, struct wf_inject *inject);
 
-/* prefetch.c  [owner]  Fetches the fibers and top frames of tasks that only the caller has. */
+/* prefetch.c  [owner]  Prefetches the fibers and the top frames of the tasks in the chain.  The
+ * tasks must be in no queue, so that no other thread resumes them meanwhile. */
 void wf_prefetch_chain(const struct wf_chain *chain);
-/* prefetch.c  [owner]  The worker is about to be in the kernel for a while: fetches what the next
- * task of its run queue needs to go on. */
+/* prefetch.c  [owner]  The worker is about to be in the kernel for a while: prefetches the memory
+ * that the next task of its run queue touches when it is resumed. */
 void wf_prefetch_next(struct wf_worker *worker);
 
 /* leader.c  [any]  Makes sure that a leader watches the running workers: wakes a parked worker,
  * which becomes the leader, or the leader if it sleeps for too long. */
 void wf_leader_summon(weft_runtime *runtime);
-/* leader.c  [owner]  The worker has something to be watched for the first time since it parked: a
- * task in its LIFO slot, or a timer. */
+/* leader.c  [owner]  Calls wf_leader_summon, and clears leader.may_be_needed.  For the first time
+ * since the worker parked there is something that a leader must watch: a task in the worker's LIFO
+ * slot, or a timer. */
 void wf_leader_needed(struct wf_worker *worker);
-/* leader.c  [loop]  The worker is about to park.  It may become the leader; gives until when it
- * parks. */
+/* leader.c  [loop]  The worker is about to park.  Makes it the leader if one is needed and there is
+ * none.  Returns the deadline of the park; WF_FOREVER if the worker is not the leader. */
 int64_t wf_leader_begin(struct wf_worker *worker);
-/* leader.c  [loop]  The check between announcement and sleep: whether it must stay awake.
- * `context` is the worker. */
+/* leader.c  [loop]  The second check of a worker that has set its bit as a sleeper: true if it must
+ * stay awake.  `context` is the worker. */
 bool wf_leader_must_stay(void *context);
 /* leader.c  [leader, awake]  Requests preemption of long slices, dispatches I/O events, steps down.
  */
@@ -129,7 +140,8 @@ void wf_leader_wake(weft_runtime *runtime);
 void wf_leader_wake_any(weft_runtime *runtime);
 void wf_leader_repair(weft_runtime *runtime);
 
-/* steal_backoff.c  [owner]  The worker has found tasks of others after a search. */
+/* steal_backoff.c  [owner]  The worker has found tasks by a search: starts to measure whether the
+ * steal pays. */
 void wf_steal_backoff_begin(struct wf_worker *worker, int64_t now);
 /* steal_backoff.c  [owner]  The stolen tasks have run: raises or clears the level, and pauses. */
 void wf_steal_backoff_update(struct wf_worker *worker);
@@ -159,7 +171,8 @@ struct wf_shared_queues {
 
 /* The end of a runtime: see runtime/runtime.c. */
 struct wf_shutdown {
-    struct wf_lock gate;            /* orders spawns of non-worker threads before or after it */
+    struct wf_lock gate;            /* a non-worker thread checks is_closing and counts its spawn
+                                     * under it; the closer sets is_closing under it */
     WF_ATOMIC(uint32_t) is_closing; /* [closer: write] [any: read]  no more spawns */
     WF_ATOMIC(uint32_t) exit_mode;  /* [closer: write] [any: read]  enum wf_exit_mode */
     struct wf_parker closer;        /* where weft_runtime_close waits */
@@ -215,7 +228,7 @@ struct weft_runtime {
     struct wf_timer_summary timer_summary;
     WF_ATOMIC(struct wf_driver *) driver; /* [any: CAS]  NULL: none yet */
 
-    struct wf_counters foreign; /* [gate: write] [any: read]  counts of non-worker threads */
+    struct wf_counters foreign; /* [gate, closer: write] [any: read]  of non-worker threads */
 
     struct wf_world_turn world_turn;
     struct wf_world_stats world_stats;
@@ -264,8 +277,8 @@ static inline uint64_t wf_runtime_queued(weft_runtime *runtime)
 /* ---- upcalls ------------------------------------------------------------------------------- */
 
 /*
- * What the layers above do for the scheduler, and for each other: the only way upwards.  There is
- * one table, which runtime/upcalls.c fills.  [const]
+ * Upcalls: functions of higher layers that the scheduler calls, and that the layers between use to
+ * call each other.  There is one table, which runtime/upcalls.c fills.  [const]
  */
 struct wf_upcalls {
     /* life  [the task]  Its function has returned: ends it.  Returns the worker on which it ended;
@@ -275,13 +288,14 @@ struct wf_upcalls {
     void (*task_abandon)(struct weft_task *task, intptr_t result);
     /* life  [owner, control thread]  `count` tasks were taken out of the shared queues. */
     void (*queue_shrunk)(weft_runtime *runtime, size_t count);
-    /* life  [control thread]  Carries out a blocking job, or wakes the task of one that has run.
-     * [closer]  The job will not be carried any further. */
+    /* life  [control thread]  Submits a blocking job to the pool. */
     void (*job_begin)(weft_runtime *runtime, struct wf_node *job);
+    /* life  [control thread]  A blocking job has run: wakes its task. */
     void (*job_end)(weft_runtime *runtime, struct wf_node *job);
+    /* life  [closer]  The control thread has ended and will not pass this job on: abandons it. */
     void (*job_abandon)(weft_runtime *runtime, struct wf_node *job);
 
-    /* fork  The split deque of workers whose task has none: see wf_forks_enter. */
+    /* fork  Stands for the split deque of a task without one, and of the loop: wf_forks_enter. */
     struct weft_forks *no_forks;
     /* fork  [the task]  It is about to be suspended with forks: makes tasks of them. */
     void (*forks_release)(struct weft_task *self);

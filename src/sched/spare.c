@@ -8,8 +8,8 @@
  * cases `workers_active` and `is_spare_parked` serve as the bit of a sleeping worker does in
  * idle.c: the spare sets them, issues a fence, and checks once more before it parks (sched.S1).
  *
- * The only worker of a runtime is biased, and notifies no other worker of what it queues.  Before a
- * second one becomes active its bias is revoked (queue/bias.c).
+ * The run queue of a runtime's only worker is biased, and this worker notifies no other worker of
+ * what it queues.  So that bias is revoked before a second worker becomes active (queue/bias.c).
  */
 #include "sched/ready.h"
 
@@ -25,10 +25,11 @@ static void monitor_count_locked(weft_runtime *runtime)
     wf_store_relaxed(&monitor->surplus, able > wanted ? able - wanted : 0);
 }
 
-void wf_workers_active_add_locked(weft_runtime *runtime, uint32_t more)
+void wf_workers_active_add_locked(weft_runtime *runtime, int32_t more)
 {
     /* relaxed: written under the lock; readers without it issue a fence (sched.S1) */
-    wf_store_relaxed(&runtime->workers_active, wf_load_relaxed(&runtime->workers_active) + more);
+    wf_store_relaxed(&runtime->workers_active,
+                     wf_load_relaxed(&runtime->workers_active) + (uint32_t)more);
     monitor_count_locked(runtime);
 }
 
@@ -65,7 +66,7 @@ static void spare_park_locked(struct wf_worker *worker)
     wf_list_push_front(&runtime->monitor.idle_spares, &worker->health.link);
     /* relaxed: the fence in wf_spare_wait orders it */
     wf_store_relaxed(&worker->health.is_spare_parked, 1);
-    wf_workers_active_add_locked(runtime, (uint32_t)-1);
+    wf_workers_active_add_locked(runtime, -1);
 }
 
 bool wf_single_bias_revoke_locked(weft_runtime *runtime)

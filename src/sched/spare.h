@@ -54,16 +54,16 @@ struct wf_monitor {
     WF_ATOMIC(uint64_t) refused;     /* [monitor: write] [any: read]  spares that failed to start */
 };
 
-/* [locked monitor.lock]  Counts `more` active workers, which may be a negative number, and sets the
- * surplus. */
-void wf_workers_active_add_locked(weft_runtime *runtime, uint32_t more);
+/* [locked monitor.lock]  Adds `more`, which may be negative, to the number of active workers, and
+ * sets the surplus. */
+void wf_workers_active_add_locked(weft_runtime *runtime, int32_t more);
 /* [locked monitor.lock]  Whether one more worker is needed. */
 bool wf_workers_are_short_locked(weft_runtime *runtime);
 /* [locked monitor.lock]  Sets why the worker is stuck; both false: it is not.  Updates
  * `monitor.stuck` and the surplus. */
 void wf_worker_set_stuck_locked(struct wf_worker *worker, bool is_hog, bool is_blocked);
-/* [locked monitor.lock]  Revokes the bias of the only worker, which must notify other workers after
- * this.  False: the revocation was refused. */
+/* [locked monitor.lock]  If the runtime has only one configured worker, revokes the bias of its run
+ * queue, so that this worker notifies others from then on.  False: the revocation failed. */
 bool wf_single_bias_revoke_locked(weft_runtime *runtime);
 /* [locked monitor.lock]  Makes an idle spare active.  The caller must unpark its thread. */
 void wf_spare_activate_locked(struct wf_worker *worker);

@@ -2,13 +2,19 @@
 /*
  * sched/steal.c - the policy in which every worker decides for itself.
  *
- * A worker takes, in this order: its own run queue, its pinned tasks, the global queue, half of
- * another worker's run queue (beginning with a random victim), another worker's LIFO slot, a fork.
- * Every `interval` ticks the global queue goes first, and whenever WF_GLOBAL_LATENCY_NS have
- * passed; the interval follows the length of a slice.
+ * A worker looks for its next task in this order: its own run queue, its pinned tasks, high
+ * priority, the global queue, low priority, half of another worker's run queue (beginning with a
+ * random victim), another worker's LIFO slot, a fork.  With the option steal_first it steals before
+ * it looks into the global queue.
+ *
+ * In some ticks take_first takes from one of these queues before that, in this order: high priority
+ * in all ticks but every WF_NORMAL_INTERVAL-th; low priority in every WF_LOW_INTERVAL-th; pinned
+ * tasks in every second one, but for every (2 * WF_NORMAL_INTERVAL)-th; the global queue every
+ * `interval` ticks, and whenever WF_GLOBAL_LATENCY_NS have passed.  The interval follows the length
+ * of a slice.
  *
  * Pinned tasks, and tasks of high or low priority, go through queues of their own (slow queues),
- * which only the loop checks.
+ * from which only the loop takes.
  *
  * A push into a run queue says whether a parked worker must be notified (queue/runq.h); idle.c has
  * the protocol.  leader.c watches the tasks of which no worker is notified.
@@ -44,7 +50,9 @@ static void ready_pinned(weft_runtime *runtime, struct weft_task *task)
     } else if (wf_load_relaxed(&home->health.is_spare_parked) != 0) { /* relaxed: (sched.S1) */
         wf_spare_unpark(home);
     } else {
-        wf_leader_summon(runtime); /* the task that runs there may have to be preempted */
+        /* The home worker is awake: a leader must exist that preempts its task if the slice is
+         * long. */
+        wf_leader_summon(runtime);
     }
 }
 
@@ -57,10 +65,10 @@ static void steal_ready(weft_runtime *runtime, struct wf_worker *worker, struct 
     }
     const uint8_t priority = wf_load_relaxed(&task->priority);
     struct wf_shared_queues *queues = &runtime->queues;
-    wf_inject_push_one_overflow(priority == WEFT_PRIORITY_NORMAL ? &queues->global
-                                : priority == WEFT_PRIORITY_HIGH ? &queues->high
-                                                                 : &queues->low,
-                                &task->node);
+    wf_inject_push_admitted(priority == WEFT_PRIORITY_NORMAL ? &queues->global
+                            : priority == WEFT_PRIORITY_HIGH ? &queues->high
+                                                             : &queues->low,
+                            &task->node);
     wf_steal_notify_external(runtime, worker);
 }
 
@@ -143,8 +151,9 @@ static struct weft_task *steal_fork(struct wf_worker *worker, unsigned first, un
     return NULL;
 }
 
-/* [owner]  A task of another worker.  Only a searcher may steal: no other worker sees a task that
- * is on its way from one queue to another, so the last searcher notifies when it stops. */
+/* [owner]  A task of another worker.  Tasks that a thief moves are in no queue for a moment, and a
+ * worker that checks the queues then misses them.  So only searchers steal: the last one that stops
+ * checks all queues again. */
 static struct weft_task *steal(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
@@ -187,7 +196,7 @@ static struct weft_task *take_first(struct wf_worker *worker)
     if (task == NULL) {
         return wf_global_take(worker);
     }
-    /* A slow queue has this tick: the global queue has the next one. */
+    /* The global queue was due, but this tick goes to a slow queue: makes it due in the next. */
     worker->tick.is_after_global = false;
     worker->tick.global = worker->tick.interval;
     worker->tick.clock = 1;
@@ -254,13 +263,13 @@ bool wf_steal_has_work(void *context)
 }
 
 /* [owner]  The worker stops searching.  The last searcher must rescan all queues, because
- * submitters skip the notification while a worker searches.  A worker that aborted its sleep
- * because it saw work must rescan too: it may have taken something else. */
+ * submitters skip the notification while a worker searches.  A worker that woke up unclaimed
+ * must rescan too: it may have seen work, and then taken something else. */
 static void stop_search(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
-    bool must_rescan = worker->search.has_aborted_sleep;
-    worker->search.has_aborted_sleep = false;
+    bool must_rescan = worker->search.must_rescan;
+    worker->search.must_rescan = false;
     if (worker->search.is_active) {
         worker->search.is_active = false;
         must_rescan = wf_idle_end_search(&runtime->idle) || must_rescan;
@@ -282,9 +291,8 @@ static void found(struct wf_worker *worker)
         wf_steal_backoff_begin(worker, wf_clock_now());
     }
     stop_search(worker);
-    /* If this worker had parked it might have become the leader, so another one may be needed.  If
-     * all others are parked, no timer is set and its LIFO slot is empty, there is nothing to watch
-     * yet. */
+    /* A worker that has parked may have been the leader, so there may be none now.  A leader is
+     * needed if another worker is awake, a timer is set or the LIFO slot is full. */
     if (worker->leader.may_be_needed && !wf_is_single_biased(worker) &&
         (wf_idle_asleep(&runtime->idle) + 1 < wf_workers_active(runtime) ||
          wf_timers_next(runtime) != WF_FOREVER || wf_lifo_is_full(&worker->runq))) {
@@ -316,7 +324,7 @@ static void spare_drain(struct wf_worker *worker)
     stop_search(worker);
     worker->backoff.is_tracked = false;
     wf_steal_backoff_set(worker, 0);
-    /* It may have been the leader: as in found. */
+    /* This spare may have been the leader, so another leader may be needed: as in found. */
     if (wf_idle_asleep(&runtime->idle) + 1 < wf_workers_active(runtime) ||
         wf_timers_next(runtime) != WF_FOREVER || wf_driver_of(runtime) != NULL) {
         wf_leader_summon(runtime);
@@ -361,7 +369,8 @@ static struct weft_task *steal_next(struct wf_worker *worker)
 
 /* ---- parking ------------------------------------------------------------------------------- */
 
-/* [loop]  Checks a few more times before it parks, because parking and being woken costs more. */
+/* [loop]  Checks for work a few more times before the worker parks, because a park and a wake-up
+ * cost more.  True: there is work, or the world is to be stopped; the worker must not park. */
 static bool search(struct wf_worker *worker)
 {
     for (unsigned i = 0; i < WF_SEARCH_SPIN; i++) {
@@ -373,8 +382,9 @@ static bool search(struct wf_worker *worker)
     return false;
 }
 
-/* [loop]  Stops searching before it calls a hook: while a worker counts as a searcher, submitters
- * notify no other.  True: there is work. */
+/* [loop]  Stops searching, for a caller that is about to run a hook of the user: while a worker
+ * counts as a searcher, submitters notify no other worker.  True: there is work, and the caller
+ * must look for it first. */
 static bool give_up_search(struct wf_worker *worker)
 {
     if (!worker->search.is_active) {
@@ -383,8 +393,8 @@ static bool give_up_search(struct wf_worker *worker)
     worker->search.is_active = false;
     (void)wf_idle_end_search(&worker->runtime->idle); /* the rescan is below */
     wf_fence_seq_cst();                               /* (sched.S1), (sched.S2) */
-    worker->search.has_aborted_sleep = wf_steal_has_work(worker);
-    return worker->search.has_aborted_sleep;
+    worker->search.must_rescan = wf_steal_has_work(worker);
+    return worker->search.must_rescan;
 }
 
 /* [loop]  Parks until woken; the leader also until its deadline, or an event of the driver. */
@@ -401,7 +411,7 @@ static void sleep_until_woken(struct wf_worker *worker)
         .is_searching = worker->search.is_active,
     };
     worker->search.is_active = wf_idle_sleep(&runtime->idle, worker->index, &sleep);
-    worker->search.has_aborted_sleep = !worker->search.is_active;
+    worker->search.must_rescan = !worker->search.is_active;
     if (worker->search.is_active) {
         wf_counter_add(&worker->counters.woken, 1);
     }
@@ -427,7 +437,7 @@ static void steal_park(struct wf_worker *worker)
     sleep_until_woken(worker);
     wf_worker_leave_safe(worker);
     if (worker->leader.is_self) {
-        wf_leader_end(worker); /* not before the world may go on: the driver wakes tasks */
+        wf_leader_end(worker); /* outside of the safe state: the dispatch touches tasks */
     }
     wf_trace(worker->trace, WF_TRACE_UNPARK, 0, 0);
     worker->tick.now_ns = wf_clock_now(); /* the time asleep is no slice */
@@ -437,14 +447,16 @@ static void steal_park(struct wf_worker *worker)
 
 static int steal_open(weft_runtime *runtime)
 {
-    /* A parked worker could take nothing from a running one, so only a timer or a driver needs a
-     * leader. */
+    /* With no_steal a parked worker could take nothing from a running one.  In depth-first order
+     * there is no LIFO slot, and a worker is notified of every task.  So with either, only a timer
+     * or a driver needs a leader. */
     runtime->timer_summary.is_leader_optional =
         runtime->options.no_steal || runtime->options.order != WEFT_ORDER_FAIR;
     return 0;
 }
 
-/* [monitor]  A parked spare wakes up, and sees for itself that it is one too many. */
+/* [monitor]  Wakes one active spare that sleeps.  It then finds the surplus itself, and parks as an
+ * idle spare. */
 static void steal_recall_spare(weft_runtime *runtime)
 {
     for (unsigned i = runtime->worker_count; i < wf_worker_total(runtime); i++) {

@@ -20,13 +20,13 @@ static inline struct weft_task *wf_pick_next(struct wf_worker *worker)
 {
     weft_runtime *runtime = worker->runtime;
     /* relaxed: a stopper waits until the worker has seen its request */
-    if (worker->runq.mode != WF_RUNQ_FIFO || worker->tick.left == 0 ||
+    if (worker->runq.mode != WF_RUNQ_FAIR || worker->tick.left == 0 ||
         wf_load_relaxed(&runtime->world.is_stopped) != 0 ||
         wf_inject_count(&runtime->queues.high) > 0) {
         return NULL;
     }
     worker->tick.left--;
-    return wf_task_of(wf_runq_pop_fifo(&worker->runq));
+    return wf_task_of(wf_runq_pop_fair(&worker->runq));
 }
 
 /* ---- forks of the running task ----------------------------------------------------------------
@@ -99,7 +99,8 @@ static inline void wf_enter_loop(struct wf_worker *worker)
     wf_forks_enter(worker, NULL);
 }
 
-/* [task]  Switches to `next`, or to the loop if that is NULL, and leaves it an action to do. */
+/* [task]  Switches to `next`, or to the loop if `next` is NULL or cannot begin.  The context that
+ * resumes carries out the after-switch action `after` for `self`. */
 static inline __attribute__((always_inline)) void wf_switch_away(struct wf_worker *worker,
                                                                  struct weft_task *self,
                                                                  struct weft_task *next,
@@ -121,8 +122,8 @@ static inline __attribute__((always_inline)) void wf_switch_away(struct wf_worke
     wf_finish_switch(wf_worker_self(), message);
 }
 
-/* [task]  As wf_task_suspend, without a call.  The model has no fibers: there the model program
- * says what it is to suspend. */
+/* [task]  As wf_task_suspend, inline.  The model checker has no fibers: there the model program
+ * defines wf_task_suspend. */
 static inline __attribute__((always_inline)) void wf_suspend(struct weft_task *self)
 {
 #ifdef WF_MODEL
@@ -138,17 +139,17 @@ static inline __attribute__((always_inline)) void wf_suspend(struct weft_task *s
 #endif
 }
 
-/* [task]  The caller is about to wait for the end of `task`.  If that has not begun to run, and a
- * task is ready here, the caller yields first.  Mostly `task` has ended when the caller is back,
- * and there is nothing left to wait for: one pass through the queue, instead of a wait with its
- * three locked instructions.  If `task` is what comes next, the caller runs right after it. */
+/* [task]  The caller is about to wait for the end of `task`.  If `task` has not begun to run, and
+ * this worker has a ready task, the caller yields first.  Usually `task` has ended when the caller
+ * runs again, and the caller need not wait: it has paid one pass through the queue instead of the
+ * three locked instructions of a wait.  If `task` is in the LIFO slot and runs next, the caller is
+ * queued to run right after it. */
 static inline __attribute__((always_inline)) void wf_yield_to_new(struct weft_task *self,
                                                                   struct weft_task *task)
 {
 #ifndef WF_MODEL
     struct wf_worker *worker = wf_worker_self();
-    /* relaxed: a guess.  A poll task has no fiber: its wait is a broken rule, which the wait
-     * reports. */
+    /* relaxed: a guess.  A poll task (no fiber) must not wait: wf_wait_begin_on reports it. */
     if (wf_load_relaxed(&task->runs) != 0 || self->needs_slow_queue || worker->trace != NULL ||
         self->fiber == NULL) {
         return;

@@ -132,9 +132,9 @@ bool wf_timers_are_set(weft_runtime *runtime)
 
 /* ---- expiring ------------------------------------------------------------------------------ */
 
-/* [worker, control thread]  Takes up to WAKES_MAX expired timers of a wheel, gives their tasks.  A
- * task may have ended before it is woken: then the wake is a spurious wake of the task that uses
- * its memory. */
+/* [worker, control thread]  Takes up to WAKES_MAX expired timers of a wheel, stores their tasks in
+ * `tasks` and returns how many.  A task may have ended before the caller wakes it: then the wake-up
+ * is a spurious one for the task that uses the memory by then. */
 static unsigned timers_take_due(struct wf_timers *timers, int64_t now_ns, struct weft_task **tasks)
 {
     unsigned count = 0;

@@ -45,15 +45,16 @@ void wf_task_timer_set(struct wf_task_timer *timer, struct weft_task *self, int6
  * its way may still come.  Does nothing if the timer is not set, or all zeros. */
 void wf_task_timer_clear(struct wf_task_timer *timer);
 /* [worker, control thread]  Wakes the tasks of all timers that have expired.  `worker` is the
- * caller's; NULL: the control thread.  Returns at once if no timer has, or another thread does it.
- */
+ * caller's; NULL: the control thread.  Returns at once if no timer has expired, or if another
+ * thread is already waking these tasks. */
 void wf_timers_look(weft_runtime *runtime, struct wf_worker *worker, int64_t now_ns);
 /* [any]  True: a timer is set, or has expired and its task is not woken yet. */
 bool wf_timers_are_set(weft_runtime *runtime);
 /* [any]  When wf_timers_look is due, at the latest; WF_FOREVER: no timer is set. */
 int64_t wf_timers_next(const weft_runtime *runtime);
-/* [leader, control thread]  Announces that the caller sleeps until then; the policy's wake_leader
- * ends that sleep. */
+/* [leader, control thread]  Announces that the caller is about to sleep until `until_ns`.  `leader`
+ * is the index of its worker; the control thread passes 0.  A thread that sets an earlier timer
+ * ends the sleep by wake_leader of the policy. */
 void wf_timers_set_leader(weft_runtime *runtime, uint32_t leader, int64_t until_ns);
 /* [leader, control thread]  The caller is awake. */
 void wf_timers_clear_leader(weft_runtime *runtime);

@@ -10,8 +10,8 @@
 
 /* ---- kinds of waits ------------------------------------------------------------------------ */
 
-/* [any]  True: only a task of the same runtime can end such a wait.  If all tasks are in one, that
- * is a deadlock. */
+/* [any]  True: only a task of the same runtime can end such a wait.  If all tasks of a runtime are
+ * in such waits, that is a deadlock. */
 static inline bool wf_wait_is_for_task(uint32_t wait)
 {
     return wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_TASKS || wait == WEFT_WAIT_SCOPE;
@@ -40,31 +40,36 @@ void wf_wait_begin_until(struct weft_task *self, enum weft_wait wait, const void
 /* [the task]  Clears the wait record and the timer. */
 void wf_wait_end(struct weft_task *self);
 
-/* [the task]  0: it may go on waiting; -ECANCELED, -ETIMEDOUT. */
+/* [the task]  Whether a wait must end early.  0: no; -ECANCELED: the task was cancelled;
+ * -ETIMEDOUT: its deadline has passed.  A shield defers both: the result is then 0. */
 int wf_task_interrupted(struct weft_task *self);
-/* [the task]  When a wait until `until_ns` has to end: the task's deadline may come first. */
+/* [the task]  The time at which a wait until `until_ns` has to end: the task's deadline, if that is
+ * earlier and no shield defers it; else `until_ns`. */
 int64_t wf_wait_limit_ns(struct weft_task *self, int64_t until_ns);
 
 /* [any]  Initialises a waiter for the calling task; NULL: for the calling thread. */
 void wf_waiter_init(struct wf_waiter *waiter, struct weft_task *self);
-/* [the waiter]  Waits until woken; a task may return without a reason. */
+/* [the waiter]  Waits until wf_waiter_wake.  A task may be woken spuriously, so the caller must
+ * check its condition again. */
 void wf_waiter_wait(struct wf_waiter *waiter);
-/* [any]  Wakes it, under a lock that the waiter takes before it leaves. */
+/* [any]  Wakes the waiter.  The caller holds a lock that the waiter acquires before it frees
+ * *waiter, so *waiter exists during the call. */
 void wf_waiter_wake(struct wf_waiter *waiter);
 
-/* An abandon hook that calls `undo(arg)`.  For a call that owns something while its task waits:
- * hooks run newest first, so the node leaves its queue before the object is released. */
+/* An abandon hook that calls `undo(arg)`.  For a call that owns something while its task waits.
+ * The call registers it before the wait: hooks run newest first, so the wait is undone before the
+ * thing is released. */
 struct wf_undo_hook {
     struct wf_abandon_hook hook;
     struct weft_task *self; /* NULL: not registered */
     void (*undo)(void *arg);
     void *arg;
 };
-/* wait.c  [any]  Registers the hook with the calling task, until wf_undo_hook_remove.  Does nothing
- * on a non-worker thread, whose stack no close takes away, and in a poll task, which does not wait
- * inside a call. */
+/* wait.c  [any]  Registers the hook with the calling task, until wf_undo_hook_remove.  Registers
+ * nothing on a non-worker thread, because a forced close abandons only tasks, and in a poll task,
+ * because a poll task does not wait inside a call. */
 void wf_undo_hook_add(struct wf_undo_hook *hook, void (*undo)(void *arg), void *arg);
-/* wait.c  [any]  The caller owns again what `undo` would have released. */
+/* wait.c  [any]  Removes the hook.  The caller itself must release the object from now on. */
 void wf_undo_hook_remove(struct wf_undo_hook *hook);
 
 /* ---- inline forms ---------------------------------------------------------------------------- */
@@ -155,9 +160,9 @@ static inline void wf_budget_spend(struct weft_task *self)
     }
 }
 
-/* [green thread]  The cancellation point of a call that did not wait.  Checks once per budget,
- * right after it was refilled: so also a task that never waits is cancelled, or reaches its
- * deadline.  0: go on; -ECANCELED, -ETIMEDOUT. */
+/* [green thread]  The cancellation point of a call that did not wait.  Checks only while the budget
+ * is full, so about once for each refill.  Thus even a task that never waits notices its
+ * cancellation or its deadline.  0: the task may go on; -ECANCELED, -ETIMEDOUT. */
 static inline int wf_cancel_point(struct weft_task *self)
 {
     return self->budget == WF_TASK_BUDGET && self->body != WF_BODY_POLL ? wf_interrupted(self) : 0;

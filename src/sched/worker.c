@@ -40,7 +40,7 @@ WF_READS_TLS struct weft_task *wf_task_self(void)
 }
 
 /* [owner]  Makes the task IDLE.  If a waker was faster, requeues it. */
-static void park(struct wf_worker *worker, struct weft_task *task)
+static void make_idle(struct wf_worker *worker, struct weft_task *task)
 {
     /* First: once the task is IDLE it may be woken, run and freed. */
     wf_trace(worker->trace, WF_TRACE_COMMIT, wf_task_id(task), 0);
@@ -63,7 +63,7 @@ void wf_finish_switch(struct wf_worker *worker, void *message)
         wf_ready(worker, task, wf_lifo_is_full(&worker->runq) ? WF_RUN_BACK : WF_RUN_NEXT);
         break;
     case WF_AFTER_PARK:
-        park(worker, task);
+        make_idle(worker, task);
         break;
     case WF_AFTER_FREE_STACK:
         wf_stack_put(&worker->stacks, what);
@@ -75,8 +75,8 @@ void wf_finish_switch(struct wf_worker *worker, void *message)
 
 /* ---- fibers of tasks ----------------------------------------------------------------------- */
 
-/* [owner]  Returns a task that the fiber on `stack` may run next.  NULL: the fiber must switch to
- * *to, the loop or the fiber of the next task. */
+/* [owner]  Returns the next task if the fiber on `stack` must run it.  NULL: the fiber must switch
+ * to *to, which is the loop or the fiber of the next task. */
 static struct weft_task *next_on_stack(struct wf_worker *worker, struct wf_stack *stack,
                                        struct wf_fiber **to)
 {
@@ -236,7 +236,7 @@ static void poll_task_run(struct wf_worker *worker, struct weft_task *task)
         wf_enter_loop(worker);
     } else {
         wf_enter_loop(worker);
-        park(worker, task);
+        make_idle(worker, task);
     }
 }
 
@@ -373,7 +373,7 @@ static inline __attribute__((always_inline)) void yield(struct wf_worker *worker
     self->budget = WF_TASK_BUDGET;
     if (!self->needs_slow_queue) {
         next = wf_pick_next(worker);
-        if (next == NULL && worker->runq.mode == WF_RUNQ_FIFO && !wf_steal_is_due(worker)) {
+        if (next == NULL && worker->runq.mode == WF_RUNQ_FAIR && !wf_steal_is_due(worker)) {
             return; /* no other task is ready here */
         }
     }

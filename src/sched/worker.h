@@ -51,14 +51,16 @@ struct wf_tick {
 
 /* [owner]  Searching for work: see steal.c. */
 struct wf_search {
-    bool is_active;         /* counted in runtime->idle.searching */
-    bool has_aborted_sleep; /* it saw work, which another worker may take: rescan */
+    bool is_active;   /* counted in runtime->idle.searching */
+    bool must_rescan; /* it woke up unclaimed (saw work, deadline, event), or saw work when it gave
+                       * up its search: stop_search checks all queues again */
 };
 
 /* [owner]  The worker as leader: see leader.c. */
 struct wf_leadership {
     bool is_self;             /* this worker is the leader */
-    bool may_be_needed;       /* it has parked, and has not checked since that there is a leader */
+    bool may_be_needed;       /* set when it parks: when it next fills its slot, sets a timer or
+                               * finds a task, it must make sure that there is a leader */
     int64_t until_ns;         /* until when it parks as leader */
     struct wf_driver *driver; /* in which it parks; NULL: at its own parker */
 };
@@ -177,8 +179,8 @@ struct wf_worker *wf_worker_self(void);
 /* worker.c  [any]  The calling task; NULL: the caller is no task. */
 struct weft_task *wf_task_self(void);
 
-/* worker.c  [owner]  Carries out the after-switch action in the message of a switch, for the
- * context that switched away. */
+/* worker.c  [owner]  Carries out the after-switch action in `message` for the context that switched
+ * away. */
 void wf_finish_switch(struct wf_worker *worker, void *message);
 /* worker.c  The main function of a worker's thread; `arg` is the worker. */
 void *wf_worker_main(void *arg);

@@ -4,12 +4,12 @@
  *
  * The ring has the items that were sent last.  Each subscriber has the number of the item that it
  * receives next.  Senders do not wait for subscribers: an item that is overwritten before a
- * subscriber has received it is lost to that subscriber, which counts it by the distance of its
- * number from the tail.
+ * subscriber has received it is lost to that subscriber.  The subscriber computes how many items it
+ * has lost from the distance between its number and the tail.
  *
  * A grant only says that the waiter must check again.  Later items may have overwritten the item
- * by then.  Or there is none: the subscriber has entered the queue while a sender was waking the
- * waiters before it.
+ * by then.  Or there is no new item: the subscriber entered the queue while a sender was still
+ * granting the waiters before it, and was granted with them.
  */
 #include <errno.h>
 
@@ -105,8 +105,8 @@ void weft_unsubscribe(weft_subscription *subscription)
 
 /* ---- receiving ----------------------------------------------------------------------------- */
 
-/* [locked]  Copies the next item.  The number of items that were missed; -EPIPE: closed; -EAGAIN:
- * there is no item yet. */
+/* [locked]  Copies the next item and returns the number of items that were missed before it.
+ * -EPIPE: closed; -EAGAIN: there is no item yet. */
 static inline int64_t broadcast_take(weft_subscription *subscription, void *item)
 {
     const struct weft_broadcast *broadcast = subscription->broadcast;

@@ -64,7 +64,8 @@ static void chan_ring_put_front(struct weft_chan *chan, const void *item)
     wf_plain_store(&chan->count, wf_plain_load(&chan->count) + 1);
 }
 
-/* [locked]  Moves all items into another ring.  The old ring. */
+/* [locked]  Moves all items into the ring `items`.  Returns the old ring, which the caller
+ * frees. */
 static char *chan_ring_move(struct weft_chan *chan, char *items, uint32_t slots)
 {
     char *old = chan->items;
@@ -85,7 +86,8 @@ static char *chan_ring_move(struct weft_chan *chan, char *items, uint32_t slots)
     return old;
 }
 
-/* [any]  Grows the ring, unless another caller has: it had `seen` slots. */
+/* [any]  Grows the ring, unless another caller has grown it since the caller saw `seen` slots.
+ * -ENOMEM. */
 static int chan_grow(struct weft_chan *chan, uint32_t seen)
 {
     if (seen >= UNBOUNDED_MAX) {
@@ -300,7 +302,8 @@ void wf_chan_put_back(struct weft_chan *chan, const void *item)
 
 /* ---- sending and receiving ----------------------------------------------------------------- */
 
-/* [locked, any]  Releases the lock, and waits in the queue.  The result of the call. */
+/* [locked, any]  Releases the lock, and waits in the queue.  Returns the result of the send or of
+ * the receive. */
 static inline __attribute__((always_inline)) int chan_wait(struct weft_chan *chan,
                                                            struct wf_waitq *queue,
                                                            struct wf_worker *worker,
@@ -493,7 +496,7 @@ void weft_chan_drop(weft_chan *chan)
     }
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------- */
 
 /* Functions that only read take the lock too. */
 static struct weft_chan *chan_to_lock(const weft_chan *chan)

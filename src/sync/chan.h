@@ -23,7 +23,7 @@
  * One lock, a ring of items, and two queues.  At most one of the queues has waiters that wait for
  * this channel only.
  *
- * Invariants, whenever the lock is free:
+ * Invariants, whenever the lock is free, except while weft_chan_close grants the waiters:
  *   I1  a receiver waits => there is no item, the channel is open, and no sender waits (except as a
  *       case of the same select)
  *   I2  a sender waits => count >= limit, and the channel is open
@@ -86,9 +86,9 @@ int64_t wf_broadcast_begin(weft_subscription *subscription, struct wf_wait_node 
  * waiter must reset the node, and call this again. */
 int wf_watch_begin(weft_watch *watch, struct wf_wait_node *node, uint64_t *version);
 
-/* oneshot.c  [receiver]  As weft_oneshot_recv; -EINPROGRESS: the sender or the closer wakes the
- * waiter, which must stay valid until wf_oneshot_granted returns a result, or
- * wf_oneshot_abandon. */
+/* oneshot.c  [receiver]  As weft_oneshot_recv; -EINPROGRESS: the sender, or the caller that closes
+ * the oneshot, wakes the waiter.  The waiter must stay valid until wf_oneshot_granted has returned
+ * a result or wf_oneshot_abandon has returned. */
 int wf_oneshot_begin(weft_oneshot *out, struct wf_waiter *waiter, void **value);
 /* oneshot.c  [receiver]  The result of the wait; -EINPROGRESS: it is not over. */
 int wf_oneshot_granted(weft_oneshot *out, void **value);

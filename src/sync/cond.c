@@ -3,9 +3,9 @@
  * sync/cond.c - condition variables: to wait for a change that is made under a mutex.
  *
  * A waiter enters the queue before it unlocks the mutex.  So a signaller that makes its change
- * under the mutex, and signals after that, finds the waiter.  `waiting` says without the lock that
- * the queue is empty.  Each waiter that came before the signaller locked the mutex has set it
- * before it unlocked the mutex.
+ * under the mutex, and signals after that, finds the waiter.  If `waiting` is 0 the queue is empty,
+ * and the signaller need not take the lock of the queue.  A waiter sets `waiting` before it unlocks
+ * the mutex, so a signaller that locks the mutex after that sees it.
  *
  * The waiter locks the mutex again, whatever ended the wait: the caller unlocks it in any case.  A
  * shield keeps a cancellation from ending that lock.
@@ -77,7 +77,7 @@ int weft_cond_wait(weft_cond *out, weft_mutex *mutex)
     const bool is_shielded =
         self != NULL && wf_state_shield(&self->state) == 0; /* else the depth is at its limit */
     const int locked = weft_mutex_lock(mutex);
-    /* The caller has unlocked the mutex, and a shielded task is not interrupted: it cannot fail. */
+    /* The lock cannot fail: this call has unlocked the mutex, and a shield defers interruptions. */
     WEFT_CHECK(locked == 0);
     if (is_shielded) {
         (void)wf_state_unshield(&self->state); /* set above, so it cannot fail */

@@ -13,7 +13,7 @@ struct wf_future_wait;
 struct wf_future_kind {
     /* [the task]  Begins the wait: its result, or -EINPROGRESS if the node waits. */
     intptr_t (*begin)(struct wf_future_wait *wait, struct weft_task *self);
-    /* [the task]  The node was granted.  Returns as begin.  NULL: the result is the granter's. */
+    /* [the task]  The node was granted.  Returns as begin.  NULL: the result is the node's. */
     intptr_t (*granted)(struct wf_future_wait *wait);
     /* [the task, closer]  Leaves the queue and passes on what was granted. */
     void (*abandon)(struct wf_wait_node *node);

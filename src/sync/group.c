@@ -4,8 +4,9 @@
  *
  * The word is the count and a bit that says that there may be waiters.  If the bit is set, the
  * caller that takes the count to 0 does so under the lock of the queue, and grants all waiters.
- * Every other operation is one compare-and-exchange.  A waiter mostly has the group in its frame,
- * and leaves as soon as the count is 0: so a caller that finds it 0 drains the lock first.
+ * Otherwise an add or a done is one compare-and-exchange.  A waiter mostly has the group in its
+ * frame, and leaves as soon as the count is 0.  So a caller that finds the count 0 first waits
+ * until the caller that took the count to 0 has released the lock (wf_lock_drain).
  */
 #include <errno.h>
 

@@ -18,17 +18,18 @@
  * Flags change only under the lock of the queue, except WOKEN: the woken waiter clears it in the
  * step that locks.  HANDOVER is never set without a holder, so the waiter is not overtaken again.
  *
- * Why the mutex may be overtaken: a mutex that is handed over to a task that does not run yet stays
- * locked until that task runs, and all callers meanwhile join the queue: each lock then costs a
- * switch.  Four tasks on two workers that lock, add one and unlock take 42 ns each time if the
- * mutex is always handed over, and 25 if others may overtake once; 64 tasks take 31 and 20.  On one
- * worker there is no difference.  docs/adr/0014-mutex-barging-limited-to-one.md has the rest.
+ * Why a caller may overtake the waiters: a mutex that is handed over to a task that does not run
+ * yet stays locked until that task runs, and all callers meanwhile join the queue: each lock then
+ * costs a switch.  Four tasks on two workers that lock, add one and unlock take 42 ns each time if
+ * the mutex is always handed over, and 25 if others may overtake once; 64 tasks take 31 and 20.  On
+ * one worker there is no difference.  docs/adr/0014-mutex-barging-limited-to-one.md has the rest.
  *
- * A task spends its budget before it locks, never between lock and unlock: so the mutex makes no
- * task yield while it holds it.
+ * A task spends its budget before it locks, never between lock and unlock: so locking and unlocking
+ * a mutex makes no task yield while the task holds that mutex.
  *
  * The last access of an unlock to the mutex is the step that releases it, or is under the lock of
- * the queue, which a waiter that was handed the mutex drains: so the next holder may free it.
+ * the queue.  A waiter that was handed the mutex drains that lock (wf_lock_drain), so the next
+ * holder may free the mutex.
  */
 #include <errno.h>
 
@@ -64,13 +65,14 @@ static uintptr_t mutex_holder(uintptr_t word)
 
 bool wf_mutex_is_held(const struct wf_mutex *mutex, uintptr_t holder)
 {
-    return mutex_holder(wf_load_relaxed(&mutex->word)) == holder; /* relaxed: its own */
+    /* relaxed: a caller sees its own lock */
+    return mutex_holder(wf_load_relaxed(&mutex->word)) == holder;
 }
 
 /* ---- unlock -------------------------------------------------------------------------------- */
 
-/* [locked, holder]  Grants the first waiter a retry or the mutex.  The task that the caller must
- * wake, or NULL. */
+/* [locked, holder]  Grants the first waiter a retry or the mutex.  Returns the task that the caller
+ * must wake, or NULL. */
 static struct weft_task *mutex_grant_first(struct wf_mutex *mutex, uintptr_t holder,
                                            bool *is_handed_over)
 {
@@ -96,13 +98,13 @@ static struct weft_task *mutex_grant_first(struct wf_mutex *mutex, uintptr_t hol
     return wf_waitq_grant(node);
 }
 
-/* [holder]  Unlocks, with or without waiters.  The caller keeps the list of owned
- * locks. */
+/* [holder]  Unlocks, with or without waiters.  Does not change the list of owned locks: the caller
+ * does. */
 static __attribute__((noinline)) void mutex_release(struct wf_mutex *mutex, uintptr_t holder)
 {
     struct weft_task *task = NULL;
     bool is_done = false;
-    while (!is_done) { /* the second iteration releases; a third follows a new waiter */
+    while (!is_done) { /* ends: repeated once after a grant, and for each new waiter */
         uintptr_t word = wf_load_relaxed(&mutex->word); /* relaxed: the CAS decides */
         if (word == holder || (word & (WOKEN | HANDOVER)) == WOKEN) {
             is_done = wf_cas_release(&mutex->word, &word, word & FLAGS); /* (sync.M1) */
@@ -172,7 +174,8 @@ static void mutex_release_for(struct wf_owned_lock *owned, struct weft_task *tas
     mutex_release(wf_container_of(owned, struct wf_mutex, owned), wf_holder_of(task));
 }
 
-/* [waiter, closer]  A woken waiter does not retry: grants the retry to the next waiter. */
+/* [waiter, closer]  Passes on the retry that was granted to a woken waiter, which does not use it.
+ */
 static void mutex_pass_retry_on(struct wf_mutex *mutex)
 {
     struct weft_task *task = NULL;
@@ -239,7 +242,7 @@ static bool mutex_spin(struct wf_mutex *mutex, uintptr_t holder, uintptr_t clear
     return mutex_take(mutex, holder, cleared);
 }
 
-/* [waiter]  0: it is locked; -EINPROGRESS: the node is in the queue. */
+/* [waiter]  0: the waiter holds the mutex; -EINPROGRESS: its node is in the queue. */
 static int mutex_take_or_queue(struct wf_mutex *mutex, struct wf_wait_node *node, bool is_woken)
 {
     const uintptr_t holder = (uintptr_t)node->item;

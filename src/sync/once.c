@@ -37,7 +37,7 @@ static struct wf_once *once_of(weft_once *once)
     return (struct wf_once *)(void *)once;
 }
 
-/* The name of the calling task or thread; never 0. */
+/* A word that identifies the calling task or thread; never 0. */
 static uintptr_t once_caller(const struct weft_task *self)
 {
     return self != NULL ? (uintptr_t)self : (uintptr_t)pthread_self() | 1;
@@ -64,7 +64,8 @@ static __attribute__((noinline)) void once_end_slow(struct wf_once *once, bool i
     wf_wakes_do(&wakes);
 }
 
-/* [runner]  The function has run, or has failed. */
+/* [runner]  Ends the run.  `is_done`: the function has succeeded.  Else the first waiter or,
+ * without waiters, the next caller becomes the runner. */
 static void once_end(struct wf_once *once, bool is_done)
 {
     uint64_t word = RUNNING;
@@ -76,7 +77,7 @@ static void once_end(struct wf_once *once, bool is_done)
 /* [runner]  As once_end, for a runner that has set `owner`. */
 static void once_leave(struct wf_once *once, bool is_done)
 {
-    wf_store_relaxed(&once->owner, 0); /* relaxed: a reader compares it with its own name only */
+    wf_store_relaxed(&once->owner, 0); /* relaxed: a reader compares it with its own word only */
     once_end(once, is_done);
 }
 
@@ -251,7 +252,8 @@ int weft_cell_set(weft_cell *out, void *value)
     if (!once_try_begin(&cell->once)) {
         return cell_set_slow(cell, value);
     }
-    /* The task cannot end in between, so the runner needs no cleanup, hook or name. */
+    /* The task cannot end in between, so the runner needs no cleanup and no hook.  No function
+     * runs that could call back, so the runner does not set `owner`. */
     cell_put(cell, value);
     once_end(&cell->once, true);
     return 0;

@@ -13,8 +13,8 @@
  *
  * The receiver leaves WAITED only while it holds the word, so another holder of the word may touch
  * the waiter.  The sender wakes a task of its own runtime after the store, by its address.  It
- * wakes a thread, or a task of another runtime, before the store, because both may be gone after
- * it: they see HELD, and wait for the next state.
+ * wakes a thread, or a task of another runtime, before the store, because after the store both may
+ * be gone.  A receiver that wakes up before the store sees HELD, and waits for the next state.
  */
 #include <errno.h>
 #include <stdalign.h>
@@ -45,7 +45,7 @@ static struct wf_oneshot *oneshot_of(weft_oneshot *oneshot)
     return (struct wf_oneshot *)(void *)oneshot;
 }
 
-/* [any]  Takes the word: its state. */
+/* [any]  Takes the word (HELD) and returns the state that it had. */
 static inline uint32_t oneshot_lock(struct wf_oneshot *oneshot)
 {
     uint32_t state;
@@ -68,7 +68,7 @@ static inline void oneshot_unlock(struct wf_oneshot *oneshot, uint32_t state)
 #endif
 }
 
-/* [any]  The state, as soon as the word is free. */
+/* [any]  Waits until the word is not HELD, and returns the state. */
 static inline uint32_t oneshot_state(struct wf_oneshot *oneshot)
 {
     uint32_t state;
@@ -159,7 +159,8 @@ static inline int oneshot_take(struct wf_oneshot *oneshot, uint32_t state, void 
     }
 }
 
-/* [receiver, closer]  Ends the wait.  The state that ended it before, or EMPTY. */
+/* [receiver, closer]  Ends the wait.  Returns the state that had ended the wait before; EMPTY: none
+ * had. */
 static uint32_t oneshot_stop(struct wf_oneshot *oneshot)
 {
     const uint32_t state = oneshot_lock(oneshot);
@@ -173,8 +174,8 @@ static void oneshot_abandon(struct wf_abandon_hook *hook)
     (void)oneshot_stop(wf_container_of(hook, struct oneshot_wait, hook)->oneshot);
 }
 
-/* [receiver]  Waits.  The state that ended the wait; EMPTY: it was interrupted, and *rc says why.
- */
+/* [receiver]  Waits.  Returns the state that ended the wait; EMPTY: the wait was interrupted, and
+ * *rc says why. */
 static inline __attribute__((always_inline)) uint32_t
 oneshot_wait_task(struct weft_task *self, struct oneshot_wait *wait, int *rc)
 {

@@ -11,7 +11,8 @@
  * Waiters are served in the order of their arrival.  A waiting writer keeps later readers waiting,
  * so readers do not starve it.  Readers that wait between two writers are granted together, so
  * writers do not starve them either.  A waiter that leaves the queue may have kept others waiting:
- * it serves them.  Before the first waiter queues, it backs off for a moment (wf_backoff).
+ * it serves them.  A caller that finds the lock taken, and no waiters, retries for a moment with
+ * pauses (wf_backoff) before it queues.
  */
 #include <errno.h>
 
@@ -65,7 +66,7 @@ static void rwlock_set_shared(struct wf_rwlock *rwlock, bool is_shared)
     }
 }
 
-/* [any]  Takes the lock, unless it must wait. */
+/* [any]  Takes the lock.  False: the caller must wait. */
 static bool rwlock_take(struct wf_rwlock *rwlock, uint32_t access, uintptr_t holder)
 {
     uintptr_t word = rwlock_expected_word(rwlock, 0);
@@ -82,8 +83,8 @@ static bool rwlock_take(struct wf_rwlock *rwlock, uint32_t access, uintptr_t hol
     return false;
 }
 
-/* [locked]  The bit is set, and `word` is the rest of the word.  Grants waiters from the first on,
- * up to one that must wait. */
+/* [locked]  WAITERS is set, and `word` is the word without it.  Grants waiters in order until one
+ * must still wait, and stores the new word. */
 static void rwlock_serve(struct wf_rwlock *rwlock, uintptr_t word, struct wf_wakes *wakes)
 {
     struct wf_wait_node *first;
@@ -157,7 +158,7 @@ static void rwlock_release_for(struct wf_owned_lock *owned, struct weft_task *ta
                    rwlock_writer_word(wf_holder_of(task)));
 }
 
-/* [any]  Unlocks for a reader beside others, for a thread, or for a task whose newest lock is
+/* [any]  Unlocks for one of several readers, for a thread, or for a task whose newest lock is
  * another one.  `word` is the word as it was found. */
 static __attribute__((noinline)) int rwlock_unlock_slow(struct wf_rwlock *rwlock,
                                                         struct weft_task *self, uintptr_t word)

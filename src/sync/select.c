@@ -15,8 +15,8 @@
  * of the case that has won and whose grant it has seen.
  *
  * Events of the layers above (source.h) are checked before the locks are taken, because the check
- * takes too long for them.  An event may be gone when its case is about to run: then nothing was
- * done, and the select starts again.
+ * takes longer than a spin lock may be held.  An event may be gone when its case is about to run:
+ * then nothing was done, and the select starts again.
  */
 #include <errno.h>
 #include <string.h>
@@ -211,8 +211,8 @@ static int select_scan(struct select *select, struct weft_task **woken, struct w
     return -EAGAIN;
 }
 
-/* [any]  Takes all locks, and runs the first case that can run: its index.  -EAGAIN: none can, and
- * the locks are held.  Else the locks are released. */
+/* [any]  Takes all locks, and runs the first case that can run.  Returns its index; -EAGAIN: none
+ * can, and the locks are held.  With every other result the locks are released. */
 static int select_poll(struct select *select)
 {
     struct weft_task *woken;
@@ -267,7 +267,8 @@ static void select_end_events(struct select *select)
     }
 }
 
-/* [waiter]  Runs the chosen case if it is an event: its index.  RESTART: the event is gone. */
+/* [waiter]  Runs the chosen case if it is an event.  Returns `index`; RESTART: the event is
+ * gone. */
 static int select_run_event(struct select *select, int index)
 {
     weft_case *it = &select->cases[index];
@@ -280,7 +281,8 @@ static int select_run_event(struct select *select, int index)
 
 /* ---- winning and leaving ------------------------------------------------------------------- */
 
-/* [waiter, closer]  Wins the selection for this case, unless it is won.  The winner. */
+/* [waiter, closer]  Wins the selection for this case, unless it is won already.  Returns the
+ * winner. */
 static int32_t select_win(struct select *select, int32_t index)
 {
     int32_t winner = -1;
@@ -421,7 +423,7 @@ static int32_t select_wait_thread(struct select *select)
     return select_winner(select);
 }
 
-/* [waiter]  Runs the case that has won: its index.  RESTART: its event is gone. */
+/* [waiter]  Runs the case that has won.  Returns its index; RESTART: its event is gone. */
 static int select_run_winner(struct select *select, int32_t winner)
 {
     weft_case *it = &select->cases[winner];
@@ -439,7 +441,8 @@ static int select_run_winner(struct select *select, int32_t winner)
     return select_run_event(select, winner);
 }
 
-/* [locked: all]  Releases the locks, and waits for a case to run: its index, or RESTART. */
+/* [locked: all]  Releases the locks, waits until a case can run, and runs it.  Returns its index,
+ * RESTART, or the error that interrupted the wait. */
 static inline __attribute__((always_inline)) int select_wait(struct select *select)
 {
     int rc = 0;
@@ -526,8 +529,9 @@ static inline __attribute__((always_inline)) int select_run(struct select *selec
     return rc;
 }
 
-/* [any]  More cases than FRAME_CASES: allocates the arrays.  The hook covers the waits, and the
- * yields of a task that has used up its budget; it runs after select_abandon, which uses them. */
+/* [any]  More cases than FRAME_CASES: allocates the arrays.  If a forced close comes while the task
+ * waits, or yields because its budget is used up, the hook frees the arrays.  The hook runs after
+ * select_abandon, which still uses the arrays. */
 static __attribute__((noinline)) int select_run_many(struct select *select, weft_case *cases,
                                                      uint32_t count, bool is_trying)
 {

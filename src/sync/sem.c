@@ -139,11 +139,11 @@ WF_READS_TLS int weft_sem_release(weft_sem *out, uint32_t count)
 
 /* ---- acquire ------------------------------------------------------------------------------- */
 
-/* [waiter, closer]  The permits were granted to a waiter that cannot take them. */
+/* [waiter, closer]  Passes on the permits that were granted to a waiter that cannot take them. */
 static void sem_pass_on(struct wf_wait_node *node)
 {
-    (void)sem_release(wf_container_of(node->queue, struct wf_sem, queue),
-                      node->count); /* cannot overflow */
+    /* Fails only if other callers have released up to WEFT_PERMITS_MAX permits meanwhile. */
+    (void)sem_release(wf_container_of(node->queue, struct wf_sem, queue), node->count);
 }
 
 void wf_sem_abandon(struct wf_wait_node *node)

@@ -2,9 +2,10 @@
 /*
  * sync/source.h - select cases that the layers above add.
  *
- * A source cannot be locked while the other cases are checked, as channels are.  So it is checked
- * before.  When the select has chosen it, or was woken for it, the source is asked to run, and
- * fails with -EAGAIN if it cannot any more: then the select starts again, having done nothing.
+ * Channels are locked while the cases are checked; a source cannot be.  So the select checks a
+ * source before it takes the locks.  When the select has chosen the case of a source, or was woken
+ * for it, the select calls `run`, which returns -EAGAIN if the event is gone: then the select
+ * starts again, having done nothing.
  */
 #ifndef WF_SYNC_SOURCE_H
 #define WF_SYNC_SOURCE_H
@@ -14,8 +15,9 @@
 struct wf_source {
     /* [any]  0; else the case is invalid, and this is the result of the select. */
     int (*check)(const weft_case *it);
-    /* [waiter]  Begins: records in the node when there was nothing.  0: it can probably run;
-     * -EAGAIN: not now; else: it runs, with this result. */
+    /* [waiter]  Begins: records in the node what `enter` needs to miss no later event, and checks
+     * for the event.  0: the case can probably run; -EAGAIN: not now; else: the case runs, with
+     * this result. */
     int (*begin)(weft_case *it, struct wf_wait_node *node);
     /* [waiter]  After a begin that returned -EAGAIN: puts the node, which belongs to the selection,
      * into the queue of the source.  -EINPROGRESS: it is in the queue; else as begin. */
@@ -24,7 +26,8 @@ struct wf_source {
     void (*leave)(weft_case *it, struct wf_wait_node *node);
     /* [waiter]  Runs the case: its result.  -EAGAIN: the event is gone. */
     int (*run)(weft_case *it);
-    /* [waiter, closer]  After each begin; the node is in no queue. */
+    /* [waiter, closer]  Called once after each begin, when the node is in no queue: releases what
+     * begin and enter have acquired. */
     void (*end)(weft_case *it, struct wf_wait_node *node);
 };
 

@@ -14,7 +14,7 @@
 enum {
     POLLS = 100,           /* before the thread yields: some microseconds */
     YIELDS = 1000,         /* before it sleeps between its polls */
-    SLEEP_NS = 100 * 1000, /* without a wake-up */
+    SLEEP_NS = 100 * 1000, /* of one sleep, which no release ends */
 };
 
 #ifdef WF_MODEL

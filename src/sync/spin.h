@@ -3,12 +3,14 @@
  * sync/spin.h - a spin lock for a few dozen instructions, released by a plain store.
  *
  * Half of the cost of wf_lock without contention is the exchange by which its release learns that a
- * thread sleeps: 6 ns, of the 20 that a buffered send may take.  No thread sleeps for a spin lock:
- * a thread that finds it held polls it, and after a while yields its CPU.  So the lock is only for
- * what is done in a few nanoseconds, and is never held across a call that waits or allocates. While
- * a holder has lost its CPU, the threads that want the lock yield.
+ * thread sleeps: 6 ns, of the 20 that a buffered send may take.  The release of a spin lock wakes
+ * no thread: a thread that finds the lock held polls it, after a while yields its CPU between the
+ * polls, in case the holder has lost its own, and at last sleeps between them (spin.c).  So the
+ * lock is only for what is done in a few nanoseconds, and is never held across a call that waits or
+ * allocates.
  *
- * Several may be held together, by address; they rank below all other locks.
+ * A thread may hold several spin locks, taken in the order of their addresses.  They rank below all
+ * other locks (os/os.h): a thread takes its spin locks first.
  */
 #ifndef WF_SYNC_SPIN_H
 #define WF_SYNC_SPIN_H

@@ -52,10 +52,10 @@
 /*
  * Each wait has three phases, so that it can be a blocking call or a future:
  *
- *   begin     The node is initialised.  0: the wait succeeded at once, and the node was not used;
- *             -EINPROGRESS: the node is in the queue
+ *   begin     The caller has initialised the node.  0: the wait succeeded at once, and the node was
+ *             not queued; -EINPROGRESS: the node is in the queue
  *   granted?  wf_waitq_is_granted, unless the object has a function of its own
- *   abandon   Leaves the queue, whether or not the node was granted, and serves the waiters behind
+ *   abandon   Leaves the queue, passes on what was granted, and serves the waiters behind
  */
 
 /* notify.c  At most one permit. */
@@ -81,7 +81,7 @@ struct wf_barrier {
     uint32_t arrived;               /* [locked]  waiters that have arrived */
     WF_ATOMIC(uint64_t) generation; /* [locked: write] [any: read] */
 };
-/* [waiter]  1: the caller arrived last, and is the leader; -EINPROGRESS. */
+/* [waiter]  1: the caller arrived last, and all others are granted; -EINPROGRESS. */
 int wf_barrier_begin(struct wf_barrier *barrier, struct wf_wait_node *node);
 
 /* once.c  A function that runs once. */

@@ -13,9 +13,10 @@
  * sees the cancellation at its next cancellation point.  A waiter that cannot use the grant any
  * more passes it on: a future that is dropped, or a task that a forced close ends.
  *
- * The frame of a wait may be gone as soon as the node is granted.  A task reads `is_granted`
- * without the lock.  So the store of it is the granter's last access to a node, and the granter
- * wakes the task by its address, which is always that of a task.  A thread is woken under the lock,
+ * The frame of a wait may be gone as soon as the node is granted, because a task reads `is_granted`
+ * without the lock.  So the store of `is_granted` is the granter's last access to a node, and the
+ * granter wakes the task by its address.  Should the task have ended by then, the memory at that
+ * address is still that of a task, and the wake-up is spurious.  A thread is woken under the lock,
  * and takes the lock before it leaves, because its parker lies in its frame.
  *
  * The queue may be gone too: a waiter that was granted may free the object, for example a wait

@@ -48,11 +48,11 @@ struct wf_wait_node {
     struct wf_abandon_hook hook;
 
     struct wf_waitq *queue; /* [const]  while the waiter waits */
-    struct wf_spin *spin;   /* [const]  the lock, if it is not that of the queue; or NULL */
+    struct wf_spin *spin;   /* [const]  guards the queue; NULL: the queue's own lock does */
     int32_t index;          /* [const]  in the selection */
 
-    /* [any, not locked]  Gives what was granted to the next waiter, because this one cannot take
-     * it.  NULL: there is nothing to pass on. */
+    /* [any, not locked]  Passes on to the next waiter what was granted to this one, which cannot
+     * take it.  NULL: there is nothing to pass on. */
     void (*pass_on)(struct wf_wait_node *node);
     /* [locked]  The waiter has left the queue without a grant.  NULL: the object needs no notice.
      */
@@ -85,7 +85,7 @@ static inline void wf_node_init(struct wf_wait_node *node, struct weft_task *sel
     node->is_queued = false;
     node->hook.abandon = wf_node_abandon;
     node->hook.blocked_on = NULL;
-    node->queue = NULL; /* io/select.c: it was never pushed */
+    node->queue = NULL; /* io/select.c checks this: the node was never pushed */
     node->spin = NULL;
     node->index = 0;
     node->pass_on = NULL;
@@ -216,7 +216,8 @@ wf_waitq_wait_on(struct wf_worker *worker, struct weft_task *self, struct wf_wai
     wf_abandon_hook_add(self, &node->hook);
     wf_wait_begin_on(worker, self, wait, object, until_ns);
     while (!wf_node_is_granted(node)) { /* ends with the grant, or when the task must not wait */
-        rc = wf_interrupted(self);      /* also before the first suspension: no wake may follow */
+        /* Also before the first suspension: an earlier cancellation sends no further wake-up. */
+        rc = wf_interrupted(self);
         if (rc == 0 && until_ns != WEFT_NEVER && wf_clock_now() >= until_ns) {
             rc = -ETIMEDOUT;
         }

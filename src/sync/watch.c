@@ -3,9 +3,9 @@
  * sync/watch.c - the newest value.
  *
  * The value lies in a block.  While the block is not borrowed, a writer copies the new value over
- * the old one.  Else it writes another block, which becomes the current one; the last reader that
- * returns the old block gives it up.  So no caller ever waits for a reader, a writer or a function
- * that modifies.  One unused block is kept for the next writer.
+ * the old one.  Else the writer fills another block, which becomes the current one; the last reader
+ * that returns the old block keeps it as the one unused block for the next writer, or frees it.  So
+ * no caller ever waits for a reader, a writer or a function that modifies.
  *
  * A modification works on a copy, without the lock, and is published only if no other version was
  * published meanwhile; else it starts again.
@@ -96,8 +96,8 @@ static struct block *watch_publish(struct weft_watch *watch, struct block *block
     return surplus;
 }
 
-/* [locked]  A block for the caller: the unused one, or a new one, whose allocation releases the
- * lock meanwhile.  NULL: no memory. */
+/* [locked]  Returns a block for the caller: the unused one, or a new one.  Releases the lock while
+ * it allocates.  NULL: no memory. */
 static struct block *watch_get_block(struct weft_watch *watch)
 {
     struct block *block = watch->unused;
@@ -338,7 +338,7 @@ void weft_watch_drop(weft_watch *watch)
         const bool has_waiters = watch->waiters.first != NULL;
         const bool is_borrowed = watch->current->borrows > 0;
         WEFT_CHECK(!has_waiters); /* a waiter has a handle */
-        WEFT_CHECK(!is_borrowed); /* a reader has one too */
+        WEFT_CHECK(!is_borrowed); /* a reader that borrows has a handle too */
         wf_free(watch->current);
         wf_free(watch->unused);
         wf_free(watch);

@@ -2,31 +2,35 @@
 /*
  * task/abandon.h - abandon hooks: what must be undone if a task never runs again.
  *
- * A forced close takes the stacks of tasks that do not end in time.  Every call that waits, or that
- * takes something over from its caller, registers a hook before it suspends and removes it when it
- * goes on.  The close runs the hooks of the tasks that are left, newest first.
+ * A forced close takes the stacks of tasks that do not end in time.  A call whose wait leaves
+ * something behind in another object, or that has taken something over from its caller, registers a
+ * hook before it suspends and removes it when it goes on.  The close runs the hooks of the tasks
+ * that are left, newest first.  Sleeps, scopes and blocking jobs need none: the close clears the
+ * timer of each task, takes the task out of its scope, and has joined the threads of the blocking
+ * pool before that.
  *
- * A task can also be left in a yield, which waits for nothing: when it spends the last of its
- * budget.  So a call spends before it takes, or after it has released; else it has a hook.  The
- * same goes for a function of the user that a call runs: it may wait, yield, or call weft_fail,
- * which runs the hooks too.
+ * The forced close may also come while a task yields.  So a call that may yield for its budget does
+ * so while it owns nothing, or has a hook.  The same goes for a function of the user that a call
+ * runs: it may wait, yield, or call weft_fail, which runs the hooks too.
  */
 #ifndef WF_TASK_ABANDON_H
 #define WF_TASK_ABANDON_H
 
 #include "task/task.h"
 
-/* What must be undone if a task never runs again: mostly a node of the task is in the list of an
- * object that may outlive the task.  In the frame of the wait, or in a future. */
+/* What must be undone if a task never runs again.  Usually a node of the task must leave the queue
+ * of an object that may outlive the task.  The hook is in the frame of the call that waits, or in a
+ * future. */
 struct wf_abandon_hook {
     struct wf_abandon_hook *next; /* [the task] */
     struct wf_abandon_hook *prev; /* [the task] */
 
-    /* [closer, the task]  The task never runs again, or ends.  Called after the hook was unlinked
-     * from the task.  Takes the node out of the object's queue. */
+    /* [closer, the task]  Undoes what the hook was registered for: usually takes the node out of
+     * the object's queue.  Called when the task never runs again, or ends while it has the hook,
+     * after the hook was removed from the task. */
     void (*abandon)(struct wf_abandon_hook *hook);
-    /* [the report of deadlocks]  The task that holds what this one waits for; NULL: not known.  The
-     * function may be NULL. */
+    /* [the report of deadlocks]  Returns the task that holds the lock for which the hook's task
+     * waits; NULL: unknown.  `blocked_on` itself is NULL if the wait is not for a lock. */
     const struct weft_task *(*blocked_on)(const struct wf_abandon_hook *hook);
 };
 

@@ -13,7 +13,7 @@
 
 struct wf_task_extra *wf_task_extra(struct weft_task *task)
 {
-    struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: its own */
+    struct wf_task_extra *extra = wf_load_relaxed(&task->extra); /* relaxed: the caller writes it */
     if (extra == NULL) {
         extra = wf_alloc_zeroed(1, sizeof(*extra));
         wf_store_release(&task->extra, extra); /* release: a dump reads the name */

@@ -14,8 +14,8 @@
 
 #include "task/task.h"
 
-/* A lock that a task owns, in which this is the first member.  A task that ends releases all that
- * it still owns. */
+/* The first member of every kind of lock that a task can own.  A task that ends releases all locks
+ * that it still owns. */
 struct wf_owned_lock {
     struct wf_owned_lock *next; /* [the task]  the lock taken before this one; NULL: none */
     struct wf_owned_lock *prev; /* [the task]  the lock taken after; stale in the newest lock */
@@ -26,8 +26,8 @@ struct wf_owned_lock {
 
 /* A list through the locks, newest first, linked in both directions: a lock is removed in O(1),
  * also if it is not the newest.  Each store before a locked instruction delays that instruction, so
- * what is there already is not written again.  `prev` of the newest lock is never read; it is
- * written when a newer lock is added. */
+ * a field that already has the right value is not written.  `prev` of the newest lock is never
+ * read; it is written when a newer lock is added. */
 
 /* [the task]  Adds a lock that the task has just taken. */
 static inline void wf_owned_lock_add(struct weft_task *self, struct wf_owned_lock *owned,
@@ -35,8 +35,8 @@ static inline void wf_owned_lock_add(struct weft_task *self, struct wf_owned_loc
                                                      struct weft_task *task))
 {
     struct wf_owned_lock *newest = self->owned_locks;
-    /* One branch for the usual case: the task owns no other lock, neither now nor when it last took
-     * this one. */
+    /* One branch for the usual case: the task owns no other lock (newest is NULL), and neither did
+     * the task that took this lock last (next is still NULL). */
     if (((uintptr_t)owned->next | (uintptr_t)newest) != 0) {
         owned->next = newest;
         if (newest != NULL) {

@@ -7,8 +7,10 @@
  * has ended wakes another task, or none, and every wait checks its condition after a wake.  The
  * slabs are also a list of all tasks that costs nothing to maintain: a dump walks them.
  *
- * A worker takes and returns whole batches.  The lock is taken once for many tasks, and held for a
- * few instructions: no thread walks a list under it, whose nodes would be cache misses.
+ * A worker takes and returns whole batches.  It takes the lock once for many tasks and holds it for
+ * a few instructions, because a batch moves without a walk through its list, whose nodes would be
+ * cache misses.  Exceptions: tasks that were returned singly are taken singly, and a dump walks the
+ * slabs under the lock.
  *
  * A pool outlives its runtime until the last handle is released.
  */

@@ -22,7 +22,7 @@ struct wf_task_slab;
 /* The failures that a runtime has to report.  [lock] is that of the pool; the reporter is the
  * thread that has set is_reporting. */
 struct wf_failures {
-    struct wf_failure *newest; /* [lock]  records, each with the one noted before it */
+    struct wf_failure *newest; /* [lock]  the records, linked from the newest to the oldest */
     unsigned count;            /* [lock]  of records */
     size_t lost;               /* [lock]  failures for whose record there was no memory */
     size_t more;               /* [lock]  failures that are counted and not printed one by one */

@@ -2,8 +2,9 @@
 /*
  * task/state.c - the state word: which thread may run, queue, cancel and free a task.
  *
- * One function per transition; state.h draws them, and has those that every short task needs and
- * that are no more than a load or a store.  Everything is in one word, so each race has one winner:
+ * There is one function per transition; state.h has the table of the transitions.  Functions that
+ * every short task needs, and that are no more than a load or a store, are inline in state.h.
+ * Everything is in one word, so each race has one winner:
  * a waker against the worker that suspends the task, two wakers, a canceller against a shield, the
  * end of the task against its joiner and its last handle.
  *
@@ -185,8 +186,9 @@ bool wf_state_try_ref(struct wf_state *state)
 {
     uint64_t word = wf_load_relaxed(&state->word); /* relaxed: the CAS decides */
     for (;;) {                                     /* ends as in wf_state_park */
-        /* The last reference of a COMPLETE task may go by the plain store of wf_state_retire, which
-         * would overwrite ours.  Memory without references was never used. */
+        /* COMPLETE: the holder of the last reference may release it by the plain store of
+         * wf_state_retire, which would overwrite a reference that is added here.  Not COMPLETE and
+         * no references: this memory has never had a task. */
         if (lifecycle_of(word) == WF_COMPLETE || references_of(word) == 0 ||
             references_of(word) == REFERENCE_MAX) {
             return false;

@@ -13,12 +13,16 @@
 /*
  * One word:  | references 24 | shield 8 | flags 8 | lifecycle 8 | reserved 16 |
  *
- *              wake: queue it
- *        +---------------------+      wake: set NOTIFIED
- *        |                     v       +--+
- *      IDLE                  ACTIVE <--+  |        complete
- *        ^   park, if not      |  ^-------+ ----------------------> COMPLETE
- *        +---- NOTIFIED -------+  park, if NOTIFIED: clears it, goes on
+ *   state     event                next state          the thread that queues the task
+ *   (new)     spawn                ACTIVE              the spawner
+ *   IDLE      wake                 ACTIVE              the waker
+ *   ACTIVE    wake                 ACTIVE, NOTIFIED    none: the next park sees NOTIFIED
+ *   ACTIVE    park, not NOTIFIED   IDLE                none: the next waker will
+ *   ACTIVE    park, NOTIFIED       ACTIVE              the worker that ran it; NOTIFIED is cleared
+ *   ACTIVE    complete             COMPLETE            none
+ *   COMPLETE  wake                 COMPLETE            none
+ *
+ * A cancel is a wake, unless the task has a shield.
  *
  * ACTIVE means queued or running.  A waker treats both alike, so a task that starts to run, or
  * yields, does not write the word.  (wf_worker.current shows which of the two it is.)
@@ -78,7 +82,8 @@ enum wf_wake {
     WF_WAKE_LATE,  /* the task is COMPLETE */
 };
 
-/* [any]  The waker has changed something that the task may wait for. */
+/* [any]  Wakes the task, after the caller has changed something that the task may wait for.
+ * Returns what the caller must do. */
 enum wf_wake wf_state_wake(struct wf_state *state);
 
 /* [owner: the worker that ran the task, off the task's stack]  True: the task is IDLE; any waker
@@ -149,15 +154,17 @@ static inline bool wf_state_has_one_handle(struct wf_state *state)
 
 /* [any, with a reference]  Adds one.  -EOVERFLOW: there are 2^24 - 1 already. */
 int wf_state_ref(struct wf_state *state);
-/* [any, without a reference]  Adds one to the task that has not ended in this memory.  It may be
- * another task than the caller expects: the caller compares the id.  False: no such task; nothing
- * changed. */
+/* [any, without a reference]  Adds a reference to the task in this memory, if that task has not
+ * ended.  It may be another task than the caller expects, so the caller must compare the id
+ * afterwards.  False: the memory has no such task, or there are 2^24 - 1 references already;
+ * nothing changed. */
 bool wf_state_try_ref(struct wf_state *state);
 /* [any]  Releases a reference.  True: it was the last; the caller frees the task. */
 bool wf_state_unref(struct wf_state *state);
 
-/* [any]  Cancels the task, and wakes it unless it has a shield.  Returns as wf_state_wake; with a
- * shield the caller queues nothing. */
+/* [any]  Cancels the task, and wakes it unless it has a shield.  Returns what wf_state_wake would
+ * return, but WF_WAKE_NOTED for every task with a shield that is not COMPLETE: the caller queues
+ * nothing. */
 enum wf_wake wf_state_cancel(struct wf_state *state);
 
 /* [the task]  Adds a shield: a cancellation takes effect when the last one is removed.  -EOVERFLOW:

@@ -72,8 +72,9 @@ bool wf_wheel_disarm(struct wf_wheel *wheel, struct wf_timer *timer);
  * that are due and appends them to `due`, by `link`, earliest tick first.  Returns how many. */
 size_t wf_wheel_advance(struct wf_wheel *wheel, int64_t now_ns, struct wf_list *due);
 
-/* [owner]  The time of the next wf_wheel_advance that has something to do: not after the first
- * timer is due, perhaps before.  WF_FOREVER: no timer is armed. */
+/* [owner]  The time at which the owner should next call wf_wheel_advance.  It is never later than
+ * the time at which the first timer is due; it may be earlier, when that call only moves timers to
+ * lower levels.  WF_FOREVER: no timer is armed. */
 int64_t wf_wheel_next_ns(const struct wf_wheel *wheel);
 
 /* [owner]  The earliest time at which wf_wheel_advance fires this armed timer. */

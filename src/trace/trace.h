@@ -130,8 +130,8 @@ void wf_trace_put(struct wf_trace_ring *ring, enum wf_trace_event event, uint64_
         }                                                                                          \
     } while (0)
 
-/* [any]  Copies up to `max` of the newest events to `out`, oldest first, without a gap; returns how
- * many.  Drops the oldest ones that the owner has overwritten during the copy. */
+/* [any]  Copies up to `max` of the newest events to `out`, oldest first, without a gap; returns
+ * their number.  Leaves out the oldest events if the owner overwrites them during the copy. */
 size_t wf_trace_read(struct wf_trace_ring *ring, struct wf_trace_record *out, size_t max);
 
 /* ---- shared -------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ size_t wf_trace_read(struct wf_trace_ring *ring, struct wf_trace_record *out, si
  * in the order of their times here too. */
 struct wf_trace_shared {
     struct wf_lock lock;
-    struct wf_trace_ring *ring; /* [lock: write] [tracer: read]  its owner holds the lock */
+    struct wf_trace_ring *ring; /* [lock: write] [tracer: read]  [owner]: the lock's holder */
 };
 
 /* [tracer]  Creates the ring.  Errors as wf_trace_ring_new. */

@@ -34,7 +34,7 @@ static void start_as(enum wf_bias_state state)
     wf_lock_init(&monitor_lock, WF_RANK_MONITOR);
     MODEL_REQUIRE(wf_inject_init(&global, NULL) == 0);
     for (uint32_t i = 0; i < WORKERS; i++) {
-        MODEL_REQUIRE(wf_runq_init(&queues[i], WF_RUNQ_FIFO, &global, &domain, i == 0) == 0);
+        MODEL_REQUIRE(wf_runq_init(&queues[i], WF_RUNQ_FAIR, &global, &domain, i == 0) == 0);
         wf_parker_init(&parkers[i]);
     }
     wf_store_relaxed(&runq->bias.state, state);
@@ -75,7 +75,7 @@ static void put(int i)
     run(wf_lifo_put(runq, &tasks[i])); /* the displaced task has left the slot */
 }
 
-/* As wf_runq_pop_fifo does. */
+/* As wf_runq_pop_fair does. */
 static void take(void)
 {
     const bool is_biased = wf_bias_enter(&runq->bias);
@@ -201,7 +201,7 @@ static void push(int number)
     }
 }
 
-/* As wf_runq_pop_fifo does. */
+/* As wf_runq_pop_fair does. */
 static void pop(void)
 {
     const bool is_biased = wf_bias_enter(&runq->bias);

@@ -293,7 +293,7 @@ static int read_in_op(struct wf_fd_op *op, int wanted)
     do {
         wf_plain_store(&touched[model_thread()], 1);
         const uint32_t ready_seq = wf_fd_op_ready_seq(op, WF_DIR_READ);
-        const int taken = wf_fd_op_is_empty(op, WF_DIR_READ, ready_seq) ? 0 : take(wanted);
+        const int taken = wf_fd_op_is_known_empty(op, WF_DIR_READ, ready_seq) ? 0 : take(wanted);
         if (taken < wanted) {
             wf_fd_op_set_empty(op, WF_DIR_READ, ready_seq);
         }

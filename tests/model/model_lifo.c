@@ -18,7 +18,7 @@ static int filled[TASKS]; /* plain: data of task i; 1 when it was spawned, 2 whe
 
 static void start(void)
 {
-    runq = (struct wf_runq){.mode = WF_RUNQ_FIFO};
+    runq = (struct wf_runq){.mode = WF_RUNQ_FAIR};
     for (int i = 0; i < TASKS; i++) {
         tasks[i] = (struct wf_node){0};
         filled[i] = 0;
