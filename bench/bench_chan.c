@@ -25,7 +25,7 @@ static weft_runtime *runtime;
 /* Runs fn(arg) as a task. */
 static uint64_t run_task(weft_fn fn, void *arg, unsigned workers)
 {
-    const weft_options options = {.workers = workers};
+    const weft_runtime_options options = {.workers = workers};
     weft_task *task;
     if (runtime == NULL) {
         WEFT_CHECK(weft_runtime_open(&runtime, &options) == 0); /* never closed */
@@ -38,7 +38,7 @@ static uint64_t run_task(weft_fn fn, void *arg, unsigned workers)
 static weft_chan *open_chan(size_t capacity)
 {
     weft_chan *chan;
-    WEFT_CHECK(weft_chan_open(&chan, sizeof(uint64_t), capacity) == 0);
+    WEFT_CHECK(weft_chan_new(&chan, sizeof(uint64_t), capacity) == 0);
     return chan;
 }
 
@@ -61,9 +61,9 @@ static intptr_t answer_pings(void *arg)
 {
     const struct game *game = arg;
     uint64_t value;
-    while (weft_recv(game->ping, &value) == 0) {
+    while (weft_chan_recv(game->ping, &value) == 0) {
         value++;
-        WEFT_CHECK(weft_send(game->pong, &value) == 0);
+        WEFT_CHECK(weft_chan_send(game->pong, &value) == 0);
     }
     return 0;
 }
@@ -74,8 +74,8 @@ static intptr_t ping_pong_task(void *arg)
     weft_task *partner = go(answer_pings, arg);
     uint64_t value = 0;
     for (uint64_t left = game->rounds; left > 0; left--) {
-        WEFT_CHECK(weft_send(game->ping, &value) == 0);
-        WEFT_CHECK(weft_recv(game->pong, &value) == 0);
+        WEFT_CHECK(weft_chan_send(game->ping, &value) == 0);
+        WEFT_CHECK(weft_chan_recv(game->pong, &value) == 0);
     }
     WEFT_CHECK(value == game->rounds);
     WEFT_CHECK(weft_chan_close(game->ping) == 0);
@@ -86,8 +86,8 @@ static uint64_t ping_pong(uint64_t ops, unsigned workers)
 {
     struct game game = {.ping = open_chan(0), .pong = open_chan(0), .rounds = ops};
     (void)run_task(ping_pong_task, &game, workers);
-    weft_chan_drop(game.ping);
-    weft_chan_drop(game.pong);
+    weft_chan_unref(game.ping);
+    weft_chan_unref(game.pong);
     return 0;
 }
 
@@ -104,7 +104,7 @@ static intptr_t produce(void *arg)
     const struct market *market = arg;
     const uint64_t one = 1;
     for (uint64_t left = market->each; left > 0; left--) {
-        WEFT_CHECK(weft_send(market->chan, &one) == 0);
+        WEFT_CHECK(weft_chan_send(market->chan, &one) == 0);
     }
     return 0;
 }
@@ -114,7 +114,7 @@ static intptr_t consume(void *arg)
     const struct market *market = arg;
     uint64_t item;
     uint64_t sum = 0;
-    while (weft_recv(market->chan, &item) == 0) {
+    while (weft_chan_recv(market->chan, &item) == 0) {
         sum += item;
     }
     return (intptr_t)sum;
@@ -143,7 +143,7 @@ static uint64_t market(uint64_t ops, unsigned workers, uint64_t pairs)
 {
     struct market market = {.chan = open_chan(BUFFER), .pairs = pairs, .each = ops / pairs};
     (void)run_task(market_task, &market, workers);
-    weft_chan_drop(market.chan);
+    weft_chan_unref(market.chan);
     return 0;
 }
 
@@ -169,12 +169,12 @@ static intptr_t pass_on(void *arg)
 {
     const struct link *link = arg;
     uint64_t token;
-    while (weft_recv(link->from, &token) == 0) {
+    while (weft_chan_recv(link->from, &token) == 0) {
         if (token == 0) {
             break;
         }
         token--;
-        if (weft_send(link->to, &token) != 0) {
+        if (weft_chan_send(link->to, &token) != 0) {
             break;
         }
     }
@@ -195,10 +195,10 @@ static intptr_t ring_task(void *arg)
         links[i] = (struct link){chans[i], chans[(i + 1) % RING]};
         tasks[i] = go(pass_on, &links[i]);
     }
-    WEFT_CHECK(weft_send(chans[0], hops) == 0);
+    WEFT_CHECK(weft_chan_send(chans[0], hops) == 0);
     WEFT_CHECK(weft_await_all(tasks, RING, NULL) == 0);
     for (size_t i = 0; i < RING; i++) {
-        weft_chan_drop(chans[i]);
+        weft_chan_unref(chans[i]);
     }
     return 0;
 }
@@ -214,7 +214,7 @@ static intptr_t count_up(void *arg)
 {
     weft_chan *out = arg;
     for (uint64_t n = 2; n <= PRIME_LAST; n++) {
-        WEFT_CHECK(weft_send(out, &n) == 0);
+        WEFT_CHECK(weft_chan_send(out, &n) == 0);
     }
     return weft_chan_close(out);
 }
@@ -229,9 +229,9 @@ static intptr_t filter_out(void *arg)
 {
     const struct filter *filter = arg;
     uint64_t n;
-    while (weft_recv(filter->in, &n) == 0) {
+    while (weft_chan_recv(filter->in, &n) == 0) {
         if (n % filter->prime != 0) {
-            WEFT_CHECK(weft_send(filter->out, &n) == 0);
+            WEFT_CHECK(weft_chan_send(filter->out, &n) == 0);
         }
     }
     return weft_chan_close(filter->out);
@@ -246,7 +246,7 @@ static intptr_t sieve_task(void *arg)
     (void)arg;
     weft_chan *in = open_chan(0);
     tasks[PRIMES] = go(count_up, in);
-    while (weft_recv(in, &prime) == 0) {
+    while (weft_chan_recv(in, &prime) == 0) {
         WEFT_CHECK(found < PRIMES);
         filters[found] = (struct filter){.in = in, .out = open_chan(0), .prime = prime};
         tasks[found] = go(filter_out, &filters[found]);
@@ -255,9 +255,9 @@ static intptr_t sieve_task(void *arg)
     }
     WEFT_CHECK(found == PRIMES && weft_await_all(tasks, PRIMES + 1, NULL) == 0);
     for (size_t i = 0; i < PRIMES; i++) {
-        weft_chan_drop(filters[i].in);
+        weft_chan_unref(filters[i].in);
     }
-    weft_chan_drop(in);
+    weft_chan_unref(in);
     return 0;
 }
 
@@ -296,9 +296,9 @@ static intptr_t broadcast_task(void *arg)
     weft_subscription subscriptions[SUBSCRIBERS];
     weft_broadcast *broadcast;
     uint64_t sum = 0;
-    WEFT_CHECK(weft_broadcast_open(&broadcast, sizeof(uint64_t), 16) == 0);
+    WEFT_CHECK(weft_broadcast_new(&broadcast, sizeof(uint64_t), 16) == 0);
     for (int i = 0; i < SUBSCRIBERS; i++) {
-        WEFT_CHECK(weft_subscribe(&subscriptions[i], broadcast) == 0);
+        WEFT_CHECK(weft_broadcast_subscribe(&subscriptions[i], broadcast) == 0);
     }
     for (uint64_t left = *(uint64_t *)arg; left > 0; left--) {
         const uint64_t one = 1;
@@ -311,9 +311,9 @@ static intptr_t broadcast_task(void *arg)
     }
     WEFT_CHECK(sum == SUBSCRIBERS * *(uint64_t *)arg);
     for (int i = 0; i < SUBSCRIBERS; i++) {
-        weft_unsubscribe(&subscriptions[i]);
+        weft_broadcast_unsubscribe(&subscriptions[i]);
     }
-    weft_broadcast_drop(broadcast);
+    weft_broadcast_unref(broadcast);
     return 0;
 }
 
@@ -327,7 +327,7 @@ static intptr_t watch_task(void *arg)
     weft_watch *watch;
     uint64_t value = 0;
     uint64_t seen = 1;
-    WEFT_CHECK(weft_watch_open(&watch, sizeof(value), &value) == 0);
+    WEFT_CHECK(weft_watch_new(&watch, sizeof(value), &value) == 0);
     for (uint64_t left = *(uint64_t *)arg; left > 0; left--) {
         value++;
         WEFT_CHECK(weft_watch_set(watch, &value) == 0);
@@ -336,7 +336,7 @@ static intptr_t watch_task(void *arg)
         WEFT_CHECK(*newest == value);
         weft_watch_return(watch, newest);
     }
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
     return 0;
 }
 
@@ -352,12 +352,12 @@ static intptr_t select_task(void *arg)
     uint64_t item = 0;
     weft_case cases[2] = {weft_case_recv(chans[0], &item), weft_case_recv(chans[1], &item)};
     for (uint64_t left = *(uint64_t *)arg; left > 0; left--) {
-        WEFT_CHECK(weft_send(chans[left % 2], &left) == 0);
-        WEFT_CHECK(weft_select(cases, 2, 0) == (int)(left % 2));
+        WEFT_CHECK(weft_chan_send(chans[left % 2], &left) == 0);
+        WEFT_CHECK(weft_select(cases, 2) == (int)(left % 2));
         WEFT_CHECK(item == left);
     }
-    weft_chan_drop(chans[0]);
-    weft_chan_drop(chans[1]);
+    weft_chan_unref(chans[0]);
+    weft_chan_unref(chans[1]);
     return 0;
 }
 

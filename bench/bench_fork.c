@@ -3,7 +3,7 @@
  * bench_fork.c - the cost of forks, and of the loops and sorts built on them.
  *
  * The variant `serial` is the same recursion or loop with plain calls, `weft` has forks through the
- * plain functions and `weft-typed` those of weft/fork_typed.h.  `apart` is `serial` in as many
+ * plain functions and `weft-typed` those of weft/par_fork_typed.h.  `apart` is `serial` in as many
  * threads as there are workers, each with all of the work for itself: what that many CPUs can do if
  * nothing is shared.  Leaves are in work.h, which peers share.  The warm-up opens the runtime,
  * which stays open.
@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
-#include <weft/fork_typed.h>
+#include <weft/par_fork_typed.h>
 #include <weft/weft.h>
 
 #include "base/base.h"
@@ -28,7 +28,7 @@ static weft_runtime *runtime;
 /* Runs fn(arg) as a task, `ops` times. */
 static uint64_t run_tasks(weft_fn fn, void *arg, uint64_t ops, unsigned workers)
 {
-    const weft_options options = {.workers = workers};
+    const weft_runtime_options options = {.workers = workers};
     if (runtime == NULL) {
         WEFT_CHECK(weft_runtime_open(&runtime, &options) == 0);
     }
@@ -92,16 +92,16 @@ static intptr_t fib(void *arg)
     if (n < 2) {
         return n;
     }
-    weft_fork first;
-    weft_fork_go(&first, fib, (void *)(n - 1));
+    weft_par_fork first;
+    weft_par_fork_go(&first, fib, (void *)(n - 1));
     const intptr_t second = fib((void *)(n - 2));
-    return weft_fork_join(&first) + second;
+    return weft_par_fork_join(&first) + second;
 }
 
-static long fib_typed(weft_forks *forks, long n);
-WEFT_FORK_1(long, fib_typed, long)
+static long fib_typed(weft_par_forks *forks, long n);
+WEFT_PAR_FORK_1(long, fib_typed, long)
 
-static long fib_typed(weft_forks *forks, long n)
+static long fib_typed(weft_par_forks *forks, long n)
 {
     if (n < 2) {
         return n;
@@ -121,7 +121,7 @@ static intptr_t fib_task(void *arg)
 static intptr_t fib_typed_task(void *arg)
 {
     (void)arg;
-    return fib_typed(weft_forks_self(), FIB_N) == FIB_RESULT ? 0 : -1;
+    return fib_typed(weft_par_forks_self(), FIB_N) == FIB_RESULT ? 0 : -1;
 }
 
 static intptr_t fib_serial_task(void *arg)
@@ -171,25 +171,25 @@ static intptr_t skynet(void *arg)
         return (intptr_t)node->number;
     }
     struct node children[SKYNET_CHILDREN];
-    weft_fork forks[SKYNET_CHILDREN - 1];
+    weft_par_fork forks[SKYNET_CHILDREN - 1];
     const uint64_t size = node->size / SKYNET_CHILDREN;
     for (uint64_t i = 0; i < SKYNET_CHILDREN - 1; i++) {
         children[i] = (struct node){node->number + i * size, size};
-        weft_fork_go(&forks[i], skynet, &children[i]);
+        weft_par_fork_go(&forks[i], skynet, &children[i]);
     }
     children[SKYNET_CHILDREN - 1] =
         (struct node){node->number + (SKYNET_CHILDREN - 1) * size, size};
     intptr_t sum = skynet(&children[SKYNET_CHILDREN - 1]);
     for (int i = SKYNET_CHILDREN - 1; i-- > 0;) {
-        sum += weft_fork_join(&forks[i]);
+        sum += weft_par_fork_join(&forks[i]);
     }
     return sum;
 }
 
-static uint64_t skynet_typed(weft_forks *forks, uint64_t number, uint64_t size);
-WEFT_FORK_2(uint64_t, skynet_typed, uint64_t, uint64_t)
+static uint64_t skynet_typed(weft_par_forks *forks, uint64_t number, uint64_t size);
+WEFT_PAR_FORK_2(uint64_t, skynet_typed, uint64_t, uint64_t)
 
-static uint64_t skynet_typed(weft_forks *forks, uint64_t number, uint64_t size)
+static uint64_t skynet_typed(weft_par_forks *forks, uint64_t number, uint64_t size)
 {
     if (size == 1) {
         return number;
@@ -215,7 +215,7 @@ static intptr_t skynet_task(void *arg)
 static intptr_t skynet_typed_task(void *arg)
 {
     const uint64_t leaves = *(const uint64_t *)arg;
-    return skynet_typed(weft_forks_self(), 0, leaves) == skynet_sum(leaves) ? 0 : -1;
+    return skynet_typed(weft_par_forks_self(), 0, leaves) == skynet_sum(leaves) ? 0 : -1;
 }
 
 static intptr_t skynet_serial_task(void *arg)
@@ -288,19 +288,19 @@ static intptr_t place(void *arg)
         return 1;
     }
     struct placement next[QUEENS];
-    weft_fork forks[QUEENS];
+    weft_par_fork forks[QUEENS];
     int count = 0;
     for (int column = 0; column < QUEENS; column++) {
         if (is_safe(&placement->board, row, column)) {
             next[count] = (struct placement){placement->board, row + 1};
             next[count].board.columns[row] = (uint8_t)column;
-            weft_fork_go(&forks[count], place, &next[count]);
+            weft_par_fork_go(&forks[count], place, &next[count]);
             count++;
         }
     }
     intptr_t sum = 0;
     while (count-- > 0) {
-        sum += weft_fork_join(&forks[count]);
+        sum += weft_par_fork_join(&forks[count]);
     }
     return sum;
 }
@@ -382,13 +382,13 @@ static intptr_t multiply(void *arg)
     }
     for (int k = 0; k < 2; k++) {
         struct product parts[4];
-        weft_fork forks[4];
+        weft_par_fork forks[4];
         for (int i = 0; i < 4; i++) {
             parts[i] = part_of(product, i / 2, i % 2, k);
-            weft_fork_go(&forks[i], multiply, &parts[i]);
+            weft_par_fork_go(&forks[i], multiply, &parts[i]);
         }
         for (int i = 4; i-- > 0;) {
-            (void)weft_fork_join(&forks[i]);
+            (void)weft_par_fork_join(&forks[i]);
         }
     }
     return 0;
@@ -479,10 +479,11 @@ static void add_sums(void *value, const void *right, void *arg)
 
 static intptr_t sum_task(void *arg)
 {
-    const weft_reducer reducer = {.size = sizeof(double), .body = add_numbers, .combine = add_sums};
+    const weft_par_reducer reducer = {
+        .size = sizeof(double), .body = add_numbers, .combine = add_sums};
     double sum;
     (void)arg;
-    WEFT_CHECK(weft_reduce(0, SUM_COUNT, 0, &reducer, &sum) == 0);
+    WEFT_CHECK(weft_par_reduce(&sum, 0, SUM_COUNT, 0, &reducer) == 0);
     return sum == SUM_RESULT ? 0 : -1;
 }
 
@@ -529,11 +530,11 @@ static void add_counts(void *value, const void *right, void *arg)
 
 static intptr_t steps_task(void *arg)
 {
-    const weft_reducer reducer = {
+    const weft_par_reducer reducer = {
         .size = sizeof(uint64_t), .body = add_steps, .combine = add_counts};
     uint64_t sum;
     (void)arg;
-    WEFT_CHECK(weft_reduce(0, COLLATZ_COUNT, 0, &reducer, &sum) == 0);
+    WEFT_CHECK(weft_par_reduce(&sum, 0, COLLATZ_COUNT, 0, &reducer) == 0);
     return sum == COLLATZ_RESULT ? 0 : -1;
 }
 
@@ -575,7 +576,7 @@ static intptr_t small_loops_task(void *arg)
         if (small->is_serial) {
             double_each(0, SMALL_COUNT, items);
         } else {
-            WEFT_CHECK(weft_for(0, SMALL_COUNT, 0, double_each, items) == 0);
+            WEFT_CHECK(weft_par_for(0, SMALL_COUNT, 0, double_each, items) == 0);
         }
         __asm__ volatile("" ::: "memory"); /* keeps the compiler from skipping one */
     }
@@ -614,7 +615,7 @@ static int compare_i32_with(const void *a, const void *b, void *arg)
 static intptr_t sort_task(void *arg)
 {
     (void)arg;
-    return weft_sort(items, SORT_COUNT, sizeof(items[0]), compare_i32_with, NULL);
+    return weft_par_sort(items, SORT_COUNT, sizeof(items[0]), compare_i32_with, NULL);
 }
 
 static intptr_t qsort_task(void *arg)

@@ -126,21 +126,21 @@ struct polled_echo {
     weft_wait_future readable;
 };
 
-static weft_poll echo_polled(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result echo_polled(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct polled_echo *state = arg;
     char buffer[BUFFER];
     for (;;) { /* until there is nothing to read, or the end */
         weft_future *readable = &state->readable.future;
-        if (readable->poll != NULL && weft_poll_future(cx, readable, result) == WEFT_PENDING) {
-            return WEFT_PENDING;
+        if (readable->poll != NULL && weft_future_poll(readable, cx, result) == WEFT_POLL_PENDING) {
+            return WEFT_POLL_PENDING;
         }
         const ssize_t got = weft_read(state->fd, buffer, sizeof(buffer));
         if (got == -EAGAIN) {
-            weft_fd_future(&state->readable, state->fd, POLLIN);
+            weft_fd_wait_future(&state->readable, state->fd, POLLIN);
         } else if (got <= 0) {
             (void)weft_close(state->fd);
-            return WEFT_READY;
+            return WEFT_POLL_READY;
         } else {
             WEFT_CHECK(weft_write_all(state->fd, buffer, (size_t)got) ==
                        0); /* the socket buffer has space */
@@ -165,7 +165,7 @@ static intptr_t accept_all(void *arg)
         }
         weft_task *task = weft_go(echo, (void *)(intptr_t)fd);
         WEFT_CHECK(task != NULL);
-        weft_drop(task);
+        weft_task_unref(task);
     }
 }
 
@@ -175,7 +175,7 @@ static intptr_t serve(void *arg)
     weft_task *acceptor = weft_go(accept_all, load);
     WEFT_CHECK(acceptor != NULL);
     load_begin(load);
-    WEFT_CHECK(weft_poll_fd(load->output, POLLIN) > 0);
+    WEFT_CHECK(weft_fd_wait(load->output, POLLIN) > 0);
     load_end(load);
     (void)weft_cancel(acceptor);
     (void)weft_await(acceptor);
@@ -184,7 +184,7 @@ static intptr_t serve(void *arg)
 
 static void run_weft(struct load *load)
 {
-    const weft_options options = {.size = sizeof(options), .workers = load->workers};
+    const weft_runtime_options options = {.size = sizeof(options), .workers = load->workers};
     WEFT_CHECK(weft_run(serve, load, &options) == 0);
 }
 

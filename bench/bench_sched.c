@@ -33,7 +33,7 @@ static weft_runtime *runtime;
 /* Never closed: the process ends after the measurement. */
 static void need_runtime(unsigned workers)
 {
-    const weft_options options = {.workers = workers};
+    const weft_runtime_options options = {.workers = workers};
     if (runtime == NULL) {
         WEFT_CHECK(weft_runtime_open(&runtime, &options) == 0);
     }
@@ -311,14 +311,14 @@ struct passer {
     bool has_arrived;
 };
 
-static weft_poll pass_gate(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result pass_gate(weft_cx *cx, void *state, intptr_t *result)
 {
     struct passer *passer = state;
     if (!passer->has_arrived) {
         passer->has_arrived = true;
         (void)wf_fetch_add_relaxed(&arrived, 1); /* relaxed: as above */
     }
-    return weft_poll_future(cx, &passer->gate.future, result);
+    return weft_future_poll(&passer->gate.future, cx, result);
 }
 
 static intptr_t blocked_poll_task(void *arg)
@@ -330,7 +330,7 @@ static intptr_t blocked_poll_task(void *arg)
     wf_store_relaxed(&arrived, 0);
     const uint64_t start_ns = bench_now_ns();
     for (uint64_t i = 0; i < blocked->count; i++) {
-        weft_latch_future(&passer.gate, &gate);
+        weft_latch_wait_future(&passer.gate, &gate);
         WEFT_CHECK(weft_spawn_poll(&tasks[i], pass_gate, &passer, sizeof(passer), NULL) == 0);
     }
     while (wf_load_relaxed(&arrived) < blocked->count) {

@@ -17,7 +17,7 @@ static weft_runtime *runtime;
 /* Never closed: the process ends after the measurement. */
 static void need_runtime(unsigned workers)
 {
-    const weft_options options = {.workers = workers};
+    const weft_runtime_options options = {.workers = workers};
     if (runtime == NULL) {
         WEFT_CHECK(weft_runtime_open(&runtime, &options) == 0);
     }
@@ -114,7 +114,7 @@ static void read_often(uint64_t rounds, unsigned number)
     uint64_t sum = 0;
     (void)number;
     for (; rounds > 0; rounds--) {
-        WEFT_CHECK(weft_rwlock_read(&rwlock) == 0);
+        WEFT_CHECK(weft_rwlock_rdlock(&rwlock) == 0);
         sum += counter;
         WEFT_CHECK(weft_rwlock_unlock(&rwlock) == 0);
     }
@@ -125,7 +125,7 @@ static void write_often(uint64_t rounds, unsigned number)
 {
     (void)number;
     for (; rounds > 0; rounds--) {
-        WEFT_CHECK(weft_rwlock_write(&rwlock) == 0);
+        WEFT_CHECK(weft_rwlock_wrlock(&rwlock) == 0);
         counter++;
         WEFT_CHECK(weft_rwlock_unlock(&rwlock) == 0);
     }

@@ -16,7 +16,7 @@ static weft_runtime *runtime;
 /* Never closed: the process ends after the measurement. */
 static void need_runtime(unsigned workers)
 {
-    const weft_options options = {.workers = workers};
+    const weft_runtime_options options = {.workers = workers};
     if (runtime == NULL) {
         WEFT_CHECK(weft_runtime_open(&runtime, &options) == 0);
     }
@@ -49,7 +49,7 @@ static int64_t span_of(uint64_t number)
 
 static intptr_t sleep_green(void *arg)
 {
-    const weft_time due = weft_in(span_of((uintptr_t)arg));
+    const weft_time due = weft_time_after(span_of((uintptr_t)arg));
     WEFT_CHECK(weft_sleep_until(due) == 0);
     wake_up(due);
     return 0;
@@ -60,14 +60,14 @@ struct sleeper {
     weft_time due;
 };
 
-static weft_poll sleep_stackless(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result sleep_stackless(weft_cx *cx, void *state, intptr_t *result)
 {
     struct sleeper *sleeper = state;
-    if (weft_poll_future(cx, &sleeper->nap.future, result) == WEFT_PENDING) {
-        return WEFT_PENDING;
+    if (weft_future_poll(&sleeper->nap.future, cx, result) == WEFT_POLL_PENDING) {
+        return WEFT_POLL_PENDING;
     }
     wake_up(sleeper->due);
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 struct crowd {
@@ -84,7 +84,7 @@ static intptr_t crowd_task(void *arg)
     for (uint64_t i = 0; i < crowd->count; i++) {
         int rc;
         if (crowd->is_stackless) {
-            struct sleeper sleeper = {.due = weft_in(span_of(i))};
+            struct sleeper sleeper = {.due = weft_time_after(span_of(i))};
             weft_sleep_future_init(&sleeper.nap, sleeper.due);
             rc = weft_spawn_poll(&tasks[i], sleep_stackless, &sleeper, sizeof(sleeper), NULL);
         } else {
@@ -148,7 +148,7 @@ static intptr_t await_task(void *arg)
 
 static intptr_t await_with_deadline_task(void *arg)
 {
-    (void)weft_deadline(weft_in(3600 * WEFT_SECOND));
+    (void)weft_deadline_set(weft_time_after(3600 * WEFT_SECOND));
     return await_task(arg);
 }
 

@@ -104,6 +104,7 @@ weft_test(test_scope tests/unit/life/test_scope.c)
 weft_test(test_cancel tests/unit/sched/test_cancel.c)
 weft_test(test_deadlock tests/unit/obs/test_deadlock.c)
 weft_test(test_join tests/unit/life/test_join.c)
+weft_test(test_key tests/unit/life/test_key.c)
 weft_test(test_task tests/unit/life/test_task.c)
 target_link_libraries(test_task PRIVATE m) # rounding modes
 

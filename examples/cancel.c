@@ -33,9 +33,9 @@ static intptr_t compute(void *arg)
             weft_yield(); /* a loop that computes calls weft_check instead, which yields at times */
     }
     printf("its next wait returns %s\n", name_of(rc));
-    weft_shield(1);
+    weft_shield_begin();
     printf("behind a shield it can wait again, for %d\n", (int)weft_await(weft_go(answer, NULL)));
-    weft_shield(0);
+    weft_shield_end();
     return rc;
 }
 
@@ -55,6 +55,6 @@ static intptr_t cancel(void *arg)
 
 int main(void)
 {
-    const weft_options options = {.workers = 1}; /* makes the order of the lines certain */
+    const weft_runtime_options options = {.workers = 1}; /* makes the order of the lines certain */
     return weft_run(cancel, NULL, &options) == 0 ? 0 : 1;
 }

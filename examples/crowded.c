@@ -81,7 +81,7 @@ static intptr_t ask(void *arg)
     const intptr_t number = (intptr_t)arg;
     char text[SIZE] = {0};
     char back[SIZE];
-    const int fd = weft_dial(address);
+    const int fd = weft_net_dial(address);
     intptr_t rc = fd < 0 ? fd : 0;
     for (uint32_t turn = 0; rc == 0 && !atomic_load(&is_over); turn++) {
         (void)snprintf(text, sizeof(text), "%" PRIdPTR " asks for the %" PRIu32 ". time", number,
@@ -102,10 +102,10 @@ static intptr_t serve(void *arg)
 {
     weft_task *clients[CLIENTS];
     weft_address here;
-    const weft_listen_options options = {.has_nodelay = true};
+    const weft_net_listen_options options = {.has_nodelay = true};
     (void)arg;
-    const int listener = weft_listen("127.0.0.1:0", &options);
-    if (listener < 0 || weft_local_address(listener, &here) != 0) {
+    const int listener = weft_net_listen("127.0.0.1:0", &options);
+    if (listener < 0 || weft_address_local(&here, listener) != 0) {
         return listener < 0 ? listener : -EIO;
     }
     (void)weft_address_print(&here, address, sizeof(address));
@@ -115,7 +115,7 @@ static intptr_t serve(void *arg)
         if (fd < 0) {
             return fd;
         }
-        weft_drop(weft_go(answer, (void *)(intptr_t)fd));
+        weft_task_unref(weft_go(answer, (void *)(intptr_t)fd));
     }
     (void)weft_close(listener);
     return weft_await_all(clients, CLIENTS, NULL);
@@ -144,7 +144,7 @@ static intptr_t sleep_again_and_again(void *arg)
 {
     intptr_t rc = 0;
     while (rc == 0 && !atomic_load(&is_released)) {
-        rc = weft_blocking(sleep_in_kernel, arg);
+        rc = weft_blocking_call(sleep_in_kernel, arg);
     }
     return rc;
 }
@@ -206,7 +206,7 @@ static void look_on_beside(weft_runtime *runtime, const char *what, weft_fn fn, 
 
 int main(int argc, char **argv)
 {
-    const weft_options options = {.workers = 1};
+    const weft_runtime_options options = {.workers = 1};
     weft_runtime *runtime = NULL;
     weft_task *server = NULL;
     look_ns = argc > 1 ? strtol(argv[1], NULL, 10) * WEFT_MILLISECOND : look_ns;

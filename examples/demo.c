@@ -62,7 +62,7 @@ static double memory_bytes(void)
 static weft_runtime *open_runtime(unsigned workers)
 {
     weft_runtime *runtime = NULL;
-    const weft_options options = {.workers = workers};
+    const weft_runtime_options options = {.workers = workers};
     int rc = weft_runtime_open(&runtime, &options);
     if (rc != 0) {
         give_up("cannot open a runtime", rc);
@@ -88,8 +88,8 @@ static double watch(weft_runtime *runtime, weft_fn fn, void *arg, uint64_t all, 
     double start_s = now_s();
     int rc = weft_runtime_spawn(runtime, &task, fn, arg, NULL);
     while (has_leader && rc == 0 && weft_try_join(task, NULL) == -EAGAIN) {
-        weft_stats stats;
-        (void)weft_runtime_stats(runtime, &stats); /* fails for NULL only */
+        weft_runtime_stats stats;
+        (void)weft_runtime_get_stats(runtime, &stats); /* fails for NULL only */
         draw_bar(stats.total.completed, all);
         (void)nanosleep(&span, NULL);
     }
@@ -114,9 +114,9 @@ static void close_runtime(weft_runtime *runtime)
 
 static void show_workers(weft_runtime *runtime)
 {
-    weft_counters counters;
+    weft_worker_stats counters;
     printf("\n  worker   tasks ended     resumed   stolen       steals tried  parked\n");
-    for (unsigned i = 0; weft_worker_stats(runtime, i, &counters) == 0; i++) {
+    for (unsigned i = 0; weft_runtime_get_worker_stats(runtime, &counters, i) == 0; i++) {
         printf("  %6u  %12" PRIu64 "  %10" PRIu64 "  %7" PRIu64 "  %17" PRIu64 "  %6" PRIu64 "\n",
                i, counters.completed, counters.polled, counters.stolen, counters.steals_tried,
                counters.parked);
@@ -256,11 +256,11 @@ static intptr_t gather(void *arg)
         tasks[i] = weft_go(wait_at_gate, gate);
     }
     for (int waiting = 0; waiting < WAITERS;) {
-        weft_info info;
-        if (weft_task_info(tasks[waiting], &info) != 0) {
+        weft_task_info info;
+        if (weft_task_get_info(tasks[waiting], &info) != 0) {
             return -ENOMEM;
         }
-        if (info.state == WEFT_BLOCKED) {
+        if (info.state == WEFT_TASK_BLOCKED) {
             waiting++;
         } else {
             weft_yield();

@@ -40,7 +40,7 @@ static intptr_t serve(void *arg)
 {
     int fd;
     while ((fd = weft_accept((int)(intptr_t)arg, NULL, NULL)) >= 0) {
-        weft_drop(weft_go(answer, (void *)(intptr_t)fd));
+        weft_task_unref(weft_go(answer, (void *)(intptr_t)fd));
     }
     return 0;
 }
@@ -48,11 +48,11 @@ static intptr_t serve(void *arg)
 static int start_server(void)
 {
     weft_address here;
-    int listener = weft_listen("127.0.0.1:0", NULL);
+    int listener = weft_net_listen("127.0.0.1:0", NULL);
     if (listener >= 0) {
-        weft_local_address(listener, &here);
+        weft_address_local(&here, listener);
         weft_address_print(&here, address, sizeof(address));
-        weft_drop(weft_go(serve, (void *)(intptr_t)listener));
+        weft_task_unref(weft_go(serve, (void *)(intptr_t)listener));
     }
     return listener;
 }
@@ -73,10 +73,10 @@ static intptr_t download(void *arg)
 {
     char piece[PIECE];
     weft_reader reader;
-    weft_slice line;
+    weft_view line;
     int64_t got_all = 0;
     ssize_t got;
-    int fd = weft_dial(address);
+    int fd = weft_net_dial(address);
     if (fd < 0 || weft_reader_init(&reader, fd, NULL, 0) != 0) {
         return fd < 0 ? fd : weft_close(fd) - 1;
     }

@@ -28,7 +28,7 @@ static intptr_t serve(void *arg)
 {
     int fd;
     while ((fd = weft_accept((int)(intptr_t)arg, NULL, NULL)) >= 0) {
-        weft_drop(weft_go(echo, (void *)(intptr_t)fd));
+        weft_task_unref(weft_go(echo, (void *)(intptr_t)fd));
     }
     return fd;
 }
@@ -36,9 +36,9 @@ static intptr_t serve(void *arg)
 static intptr_t talk(void *arg)
 {
     weft_reader reader;
-    weft_slice line;
+    weft_view line;
     int count = 0;
-    int fd = weft_dial(arg);
+    int fd = weft_net_dial(arg);
     int rc = weft_reader_init(&reader, fd, NULL, 0);
     while (rc == 0 && count < LINES && weft_write_all(fd, "a line\n", 7) == 0 &&
            weft_reader_read_line(&reader, &line, 0) == 1 && memcmp(line.bytes, "a line", 6) == 0) {
@@ -55,12 +55,12 @@ static intptr_t run(void *arg)
     weft_address here;
     weft_task *clients[CLIENTS];
     int lines = 0;
-    int fd = weft_listen(arg != NULL ? arg : "127.0.0.1:0", NULL);
+    int fd = weft_net_listen(arg != NULL ? arg : "127.0.0.1:0", NULL);
     if (fd < 0 || arg != NULL) {
         return fd < 0 ? fd : serve((void *)(intptr_t)fd);
     }
     weft_task *server = weft_go(serve, (void *)(intptr_t)fd);
-    weft_local_address(fd, &here);
+    weft_address_local(&here, fd);
     weft_address_print(&here, text, sizeof(text));
     for (int i = 0; i < CLIENTS; i++) {
         clients[i] = weft_go(talk, text);

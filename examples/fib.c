@@ -14,10 +14,10 @@ static intptr_t fib(void *arg)
     if (n < 2) {
         return n;
     }
-    weft_fork first;
-    weft_fork_go(&first, fib, (void *)(n - 1));
+    weft_par_fork first;
+    weft_par_fork_go(&first, fib, (void *)(n - 1));
     const intptr_t second = fib((void *)(n - 2));
-    return weft_fork_join(&first) + second;
+    return weft_par_fork_join(&first) + second;
 }
 
 int main(void)

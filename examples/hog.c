@@ -44,6 +44,6 @@ static intptr_t tick(void *arg)
 
 int main(void)
 {
-    const weft_options options = {.workers = 1};
+    const weft_runtime_options options = {.workers = 1};
     return weft_run(tick, NULL, &options) == 0 ? 0 : 1;
 }

@@ -44,7 +44,7 @@ struct server {
 };
 
 static int folder;
-static int64_t patience_ns = 10 * WEFT_SECOND;
+static int64_t grace_ns = 10 * WEFT_SECOND;
 static atomic_bool is_stopping;
 /* By descriptor: the connection waits for the first byte of a request. */
 static atomic_bool is_idle[CONNECTIONS_MAX];
@@ -107,7 +107,7 @@ static int find_file(struct file *file)
     file->how = RESOLVE_CACHED;
     const intptr_t fd = open_file(file);
     file->how = 0;
-    return (int)(fd == -EAGAIN || fd == -EINVAL ? weft_blocking(open_file, file) : fd);
+    return (int)(fd == -EAGAIN || fd == -EINVAL ? weft_blocking_call(open_file, file) : fd);
 }
 
 static int status_of(int error)
@@ -128,8 +128,9 @@ static bool send_file(struct connection *c, int fd, size_t size)
     const int rc = weft_writer_flush(&c->writer);
     size_t copied = 1;
     while (rc == 0 && size > 0 && copied > 0) {
-        (void)weft_deadline(weft_in(patience_ns)); /* a client that receives gets more time */
-        (void)weft_copy(c->fd, fd, size, &copied);
+        (void)weft_deadline_set(
+            weft_time_after(grace_ns)); /* a client that receives gets more time */
+        (void)weft_fd_copy(c->fd, fd, size, &copied);
         size -= copied;
     }
     return size == 0; /* else the client is gone, or the file became shorter */
@@ -167,9 +168,9 @@ static ssize_t flush_and_read(void *context, void *buffer, size_t size)
 static bool wait_for_request(struct connection *c)
 {
     const char *bytes;
-    (void)weft_deadline(weft_in(patience_ns));
+    (void)weft_deadline_set(weft_time_after(grace_ns));
     atomic_store(&is_idle[c->fd], true);
-    const bool is_there = !atomic_load(&is_stopping) && weft_reader_peek(&c->reader, 1, &bytes) > 0;
+    const bool is_there = !atomic_load(&is_stopping) && weft_reader_peek(&c->reader, &bytes, 1) > 0;
     atomic_store(&is_idle[c->fd], false);
     return is_there;
 }
@@ -177,11 +178,11 @@ static bool wait_for_request(struct connection *c)
 static bool serve_request(struct connection *c)
 {
     struct http_request request;
-    (void)weft_deadline(weft_in(patience_ns)); /* for the whole head */
+    (void)weft_deadline_set(weft_time_after(grace_ns)); /* for the whole head */
     const int status = http_request_read(&c->reader, &request);
     const bool is_last = status != 0 || request.has_body || request.wants_close ||
                          !request.is_kept_alive || atomic_load(&is_stopping);
-    (void)weft_deadline(weft_in(patience_ns));
+    (void)weft_deadline_set(weft_time_after(grace_ns));
     bool is_well;
     if (status != 0) {
         is_well = status > 0 && answer_text(c, &request, status, http_reason(status), true);
@@ -198,7 +199,7 @@ static bool serve_request(struct connection *c)
  * So this reads some of the bytes, until the client has closed its direction. */
 static void linger(struct connection *c)
 {
-    (void)weft_deadline(weft_in(WEFT_SECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_SECOND));
     (void)weft_shutdown(c->fd, SHUT_WR);
     for (int i = 0; i < 64 && weft_read(c->fd, c->in, sizeof(c->in)) > 0; i++) {
     }
@@ -254,21 +255,21 @@ static void stop(void *context, int number)
 
 static intptr_t run(void *arg)
 {
-    const weft_listen_options listen_options = {.has_nodelay = true};
-    const weft_drain_options drain_options = {.on_begin = stop};
+    const weft_net_listen_options listen_options = {.has_nodelay = true};
+    const weft_scope_drain_options drain_options = {.on_begin = stop};
     char text[WEFT_ADDRESS_TEXT_SIZE];
     weft_address here;
-    struct server server = {.listener = weft_listen(arg, &listen_options)};
+    struct server server = {.listener = weft_net_listen(arg, &listen_options)};
     if (server.listener < 0) {
         return server.listener;
     }
-    (void)weft_local_address(server.listener, &here);
+    (void)weft_address_local(&here, server.listener);
     (void)weft_address_print(&here, text, sizeof(text));
     printf("http://%s/\n", text);
     (void)fflush(stdout);
     weft_scope_open(&server.scope, NULL);
     weft_scope_go(&server.scope, accept_all, &server);
-    return weft_drain(&server.scope, server.listener, &drain_options);
+    return weft_scope_drain(&server.scope, server.listener, &drain_options);
 }
 
 int main(int argc, char **argv)
@@ -277,7 +278,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: http ADDRESS FOLDER [MILLISECONDS]\n");
         return EXIT_FAILURE;
     }
-    patience_ns = argc > 3 ? strtol(argv[3], NULL, 10) * WEFT_MILLISECOND : patience_ns;
+    grace_ns = argc > 3 ? strtol(argv[3], NULL, 10) * WEFT_MILLISECOND : grace_ns;
     folder = open(argv[2], O_PATH | O_DIRECTORY | O_CLOEXEC);
     const int rc = folder < 0 ? -errno : (int)weft_run(run, argv[1], NULL);
     if (rc != 0) {

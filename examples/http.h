@@ -32,26 +32,26 @@ struct http_request {
     int coding; /* the status that refuses the Transfer-Encoding; 0: there is none */
 };
 
-static inline bool http_is(weft_slice slice, const char *text)
+static inline bool http_is(weft_view slice, const char *text)
 {
     return slice.size == strlen(text) && memcmp(slice.bytes, text, slice.size) == 0;
 }
 
 /* Compares without regard to case. */
-static inline bool http_is_like(weft_slice slice, const char *text)
+static inline bool http_is_like(weft_view slice, const char *text)
 {
     return slice.size == strlen(text) && strncasecmp(slice.bytes, text, slice.size) == 0;
 }
 
 /* Returns the text before the first `end`; *rest is the text after it.  Without an `end` it returns
  * the whole text, and *rest is empty. */
-static inline weft_slice http_cut(weft_slice *rest, char end)
+static inline weft_view http_cut(weft_view *rest, char end)
 {
     const char *found = rest->size > 0 ? memchr(rest->bytes, end, rest->size) : NULL;
     const size_t size = found != NULL ? (size_t)(found - rest->bytes) : rest->size;
-    const weft_slice part = {rest->bytes, size};
+    const weft_view part = {rest->bytes, size};
     const size_t taken = found != NULL ? size + 1 : size;
-    *rest = (weft_slice){rest->bytes + taken, rest->size - taken};
+    *rest = (weft_view){rest->bytes + taken, rest->size - taken};
     return part;
 }
 
@@ -60,10 +60,10 @@ static inline bool http_is_blank(char byte)
     return byte == ' ' || byte == '\t';
 }
 
-static inline weft_slice http_trim(weft_slice slice)
+static inline weft_view http_trim(weft_view slice)
 {
     while (slice.size > 0 && http_is_blank(slice.bytes[0])) {
-        slice = (weft_slice){slice.bytes + 1, slice.size - 1};
+        slice = (weft_view){slice.bytes + 1, slice.size - 1};
     }
     while (slice.size > 0 && http_is_blank(slice.bytes[slice.size - 1])) {
         slice.size--;
@@ -72,7 +72,7 @@ static inline weft_slice http_trim(weft_slice slice)
 }
 
 /* Whether it is a valid name of a method or a header. */
-static inline bool http_is_token(weft_slice slice)
+static inline bool http_is_token(weft_view slice)
 {
     for (size_t i = 0; i < slice.size; i++) {
         const unsigned char byte = (unsigned char)slice.bytes[i];
@@ -83,7 +83,7 @@ static inline bool http_is_token(weft_slice slice)
     return slice.size > 0;
 }
 
-static inline bool http_has_control(weft_slice slice)
+static inline bool http_has_control(weft_view slice)
 {
     for (size_t i = 0; i < slice.size; i++) {
         const unsigned char byte = (unsigned char)slice.bytes[i];
@@ -95,7 +95,7 @@ static inline bool http_has_control(weft_slice slice)
 }
 
 /* Returns the number of leading digits up to `last`. */
-static inline size_t http_count_digits(weft_slice slice, char last)
+static inline size_t http_count_digits(weft_view slice, char last)
 {
     size_t count = 0;
     while (count < slice.size && slice.bytes[count] >= '0' && slice.bytes[count] <= last) {
@@ -112,15 +112,15 @@ static inline int http_hex(char digit)
 }
 
 /* Each function below returns 0, or the status that refuses the request. */
-static inline int http_parse_target(struct http_request *request, weft_slice target)
+static inline int http_parse_target(struct http_request *request, weft_view target)
 {
     size_t size = 0;
     target = http_cut(&target, '?');
     if (target.size > 7 &&
         strncasecmp(target.bytes, "http://", 7) == 0) { /* the form for proxies */
         const char *path = memchr(target.bytes + 7, '/', target.size - 7);
-        target = path == NULL ? (weft_slice){"/", 1}
-                              : (weft_slice){path, target.size - (size_t)(path - target.bytes)};
+        target = path == NULL ? (weft_view){"/", 1}
+                              : (weft_view){path, target.size - (size_t)(path - target.bytes)};
     }
     if (target.size == 0 || target.bytes[0] != '/') {
         return 400;
@@ -154,16 +154,16 @@ static inline int http_parse_target(struct http_request *request, weft_slice tar
     return 0;
 }
 
-static inline int http_parse_first(struct http_request *request, weft_slice line)
+static inline int http_parse_first(struct http_request *request, weft_view line)
 {
     static const char *const others[] = {"POST",  "PUT",     "DELETE", "PATCH",
                                          "TRACE", "OPTIONS", "CONNECT"};
     const bool has_control = http_has_control(line);
-    const weft_slice method = http_cut(&line, ' ');
-    const weft_slice target = http_cut(&line, ' ');
+    const weft_view method = http_cut(&line, ' ');
+    const weft_view target = http_cut(&line, ' ');
     if (has_control || !http_is_token(method) || line.size != 8 ||
         memcmp(line.bytes, "HTTP/", 5) != 0 || line.bytes[6] != '.' ||
-        http_count_digits((weft_slice){line.bytes + 7, 1}, '9') != 1) {
+        http_count_digits((weft_view){line.bytes + 7, 1}, '9') != 1) {
         return 400;
     }
     if (line.bytes[5] != '1') {
@@ -183,11 +183,11 @@ static inline int http_parse_first(struct http_request *request, weft_slice line
     return 501;
 }
 
-static inline int http_parse_header(struct http_request *request, weft_slice line)
+static inline int http_parse_header(struct http_request *request, weft_view line)
 {
     const bool has_colon = memchr(line.bytes, ':', line.size) != NULL;
-    const weft_slice name = http_cut(&line, ':');
-    weft_slice value = http_trim(line);
+    const weft_view name = http_cut(&line, ':');
+    weft_view value = http_trim(line);
     if (!has_colon || !http_is_token(name) || http_has_control(value)) {
         return 400; /* a folded line begins with a blank, which no name contains */
     }
@@ -206,7 +206,7 @@ static inline int http_parse_header(struct http_request *request, weft_slice lin
         return is_number && !is_second ? 0 : 400;
     } else if (http_is_like(name, "Connection")) {
         while (value.size > 0) {
-            const weft_slice option = http_trim(http_cut(&value, ','));
+            const weft_view option = http_trim(http_cut(&value, ','));
             request->wants_close = request->wants_close || http_is_like(option, "close");
             request->is_kept_alive = request->is_kept_alive || http_is_like(option, "keep-alive");
         }
@@ -235,7 +235,7 @@ static inline int http_request_read(weft_reader *reader, struct http_request *re
     size_t left = HTTP_HEAD_MAX;
     *request = (struct http_request){.path = ""};
     for (bool is_first = true;;) { /* ends: each iteration takes at least one byte */
-        weft_slice line;
+        weft_view line;
         int rc = weft_reader_read_line(reader, &line, left);
         if (rc <= 0) {
             return rc == -EMSGSIZE ? 431 : rc == -ETIMEDOUT ? 408 : rc == 0 ? -ENODATA : rc;

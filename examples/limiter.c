@@ -26,7 +26,7 @@ static intptr_t give_permits(void *arg)
         if (ticks < 0) {
             return 0;
         }
-        (void)weft_try_send(permits, &permit); /* a full channel discards the permit */
+        (void)weft_chan_try_send(permits, &permit); /* a full channel discards the permit */
     }
 }
 
@@ -36,26 +36,26 @@ static intptr_t run(void *arg)
     char permit = 1;
     int at_once = 0;
     (void)arg;
-    if (weft_chan_open(&permits, sizeof(permit), SAVED) != 0) {
+    if (weft_chan_new(&permits, sizeof(permit), SAVED) != 0) {
         return -1;
     }
-    while (weft_try_send(permits, &permit) == 0) {
+    while (weft_chan_try_send(permits, &permit) == 0) {
         /* fills the channel: the state after a long pause */
     }
-    while (weft_try_recv(permits, &permit) == 0) {
+    while (weft_chan_try_recv(permits, &permit) == 0) {
         at_once++;
     }
     weft_time begin = weft_now();
     weft_task *giver = weft_go(give_permits, permits);
     for (int i = 0; i < MORE; i++) {
-        if (weft_recv(permits, &permit) != 0) { /* waits for a permit */
+        if (weft_chan_recv(permits, &permit) != 0) { /* waits for a permit */
             return -1;
         }
     }
     bool is_slow = weft_now() - begin >= MORE * PERIOD;
     weft_cancel(giver);
     intptr_t rc = weft_await(giver);
-    weft_chan_drop(permits);
+    weft_chan_unref(permits);
     printf("%d at once, %d more one at a time\n", at_once, MORE);
     printf("not faster than allowed: %s\n", is_slow ? "yes" : "no");
     return rc;

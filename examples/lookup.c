@@ -16,14 +16,14 @@
 
 struct lookup {
     const char *host;
-    weft_addrs *found;
+    weft_address_list *found;
 };
 
 static intptr_t look_up(void *arg)
 {
     struct lookup *lookup = arg;
-    weft_deadline(weft_in(5 * WEFT_SECOND));
-    return weft_resolve(lookup->host, NULL, &lookup->found);
+    weft_deadline_set(weft_time_after(5 * WEFT_SECOND));
+    return weft_net_resolve(&lookup->found, lookup->host, NULL);
 }
 
 static void show(const struct lookup *lookup, int rc)
@@ -57,7 +57,7 @@ static intptr_t run(void *arg)
     for (size_t i = 0; lookups != NULL && tasks != NULL && i < count; i++) {
         int rc = (int)weft_await(tasks[i]);
         show(&lookups[i], rc);
-        weft_addrs_free(lookups[i].found);
+        weft_address_list_free(lookups[i].found);
         failed += rc != 0;
     }
     free(lookups);

@@ -38,7 +38,7 @@ static void draw_rows(size_t lo, size_t hi, void *arg)
 
 static intptr_t draw(void *arg)
 {
-    return weft_for(0, ((struct picture *)arg)->width * 2 / 3, 1, draw_rows, arg);
+    return weft_par_for(0, ((struct picture *)arg)->width * 2 / 3, 1, draw_rows, arg);
 }
 
 int main(int argc, char **argv)

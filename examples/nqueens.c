@@ -22,19 +22,19 @@ static intptr_t place(void *arg)
 {
     const struct board *board = arg;
     struct board next[SIZE];
-    weft_fork forks[SIZE];
+    weft_par_fork forks[SIZE];
     int count = 0;
     intptr_t ways = board->row == SIZE ? 1 : 0;
     for (unsigned column = 1; board->row < SIZE && column < 1u << SIZE; column *= 2) {
         if (((board->columns | board->up | board->down) & column) == 0) {
             next[count] = (struct board){board->columns | column, (board->up | column) << 1,
                                          (board->down | column) >> 1, board->row + 1};
-            weft_fork_go(&forks[count], place, &next[count]);
+            weft_par_fork_go(&forks[count], place, &next[count]);
             count++;
         }
     }
     while (count-- > 0) { /* joins in reverse order */
-        ways += weft_fork_join(&forks[count]);
+        ways += weft_par_fork_join(&forks[count]);
     }
     return ways;
 }

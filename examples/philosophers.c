@@ -47,12 +47,12 @@ static intptr_t serve(void *arg)
 
 static void explain(void *context, const weft_deadlock *deadlock)
 {
-    weft_info infos[SEATS] = {{0}};
+    weft_task_info infos[SEATS] = {{0}};
     size_t first = 0;
     (void)context;
     printf("%zu tasks wait for each other\n", deadlock->count);
     for (size_t i = 0; i < deadlock->cycle_count; i++) {
-        weft_task_info(deadlock->cycle[i], &infos[i]);
+        weft_task_get_info(deadlock->cycle[i], &infos[i]);
         first = strcmp(infos[i].name, names[0]) == 0 ? i : first;
     }
     for (size_t i = first; i < first + SEATS; i++) {
@@ -62,7 +62,7 @@ static void explain(void *context, const weft_deadlock *deadlock)
 
 int main(void)
 {
-    intptr_t rc = weft_run(serve, NULL, &(weft_options){.on_deadlock = explain});
+    intptr_t rc = weft_run(serve, NULL, &(weft_runtime_options){.on_deadlock = explain});
     printf("weft_run: %s\n", rc == -EDEADLK ? "-EDEADLK" : "all have eaten");
     return rc == -EDEADLK ? 0 : 1;
 }

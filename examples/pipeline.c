@@ -22,7 +22,7 @@ static intptr_t count(void *arg)
     struct line *line = arg;
     int rc = 0;
     for (int n = 1; n <= NUMBERS && rc == 0; n++) {
-        rc = weft_send(line->numbers, &n); /* waits while the channel is full */
+        rc = weft_chan_send(line->numbers, &n); /* waits while the channel is full */
     }
     (void)weft_chan_close(line->numbers);
     return rc;
@@ -34,9 +34,9 @@ static intptr_t square(void *arg)
     int n;
     int rc = 0;
     while (rc == 0 &&
-           weft_recv(line->numbers, &n) == 0) { /* until the channel is closed and empty */
+           weft_chan_recv(line->numbers, &n) == 0) { /* until the channel is closed and empty */
         n *= n;
-        rc = weft_send(line->squares, &n);
+        rc = weft_chan_send(line->squares, &n);
     }
     (void)weft_chan_close(line->squares);
     return rc;
@@ -47,8 +47,8 @@ static intptr_t run(void *arg)
     struct line line;
     weft_scope scope;
     (void)arg;
-    if (weft_chan_open(&line.numbers, sizeof(int), CAPACITY) != 0 ||
-        weft_chan_open(&line.squares, sizeof(int), CAPACITY) != 0) {
+    if (weft_chan_new(&line.numbers, sizeof(int), CAPACITY) != 0 ||
+        weft_chan_new(&line.squares, sizeof(int), CAPACITY) != 0) {
         return -1;
     }
     weft_scope_open(&scope, NULL);
@@ -57,14 +57,14 @@ static intptr_t run(void *arg)
     int64_t sum = 0;
     int received = 0;
     size_t most = 0;
-    for (int n; weft_recv(line.squares, &n) == 0; received++) {
+    for (int n; weft_chan_recv(line.squares, &n) == 0; received++) {
         size_t waiting = weft_chan_length(line.numbers) + weft_chan_length(line.squares);
         most = waiting > most ? waiting : most;
         sum += n;
     }
     int rc = weft_scope_close(&scope);
-    weft_chan_drop(line.numbers);
-    weft_chan_drop(line.squares);
+    weft_chan_unref(line.numbers);
+    weft_chan_unref(line.squares);
     printf("%d numbers, sum of their squares %lld\n", received, (long long)sum);
     printf("never more than %d queued: %s\n", 2 * CAPACITY, most <= 2 * CAPACITY ? "yes" : "no");
     return rc;

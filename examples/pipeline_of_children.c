@@ -47,7 +47,7 @@ static intptr_t run(void *arg)
 {
     weft_child *children[STAGES] = {NULL};
     weft_reader reader;
-    weft_slice line;
+    weft_view line;
     (void)arg;
     int fd = start(children);
     if (fd >= 0 && weft_reader_init(&reader, fd, NULL, 0) == 0) {

@@ -29,7 +29,7 @@ static intptr_t work(void *arg)
         number = pool->next < NUMBERS ? ++pool->next : 0;
         weft_mutex_unlock(&pool->mutex);
     } while (number != 0);
-    return weft_group_done(&pool->running);
+    return weft_group_finish(&pool->running);
 }
 
 static intptr_t run_pool(void *arg)

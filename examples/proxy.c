@@ -32,7 +32,7 @@ static intptr_t pump(void *arg)
 static intptr_t pass_on(void *arg)
 {
     int near = (int)(intptr_t)arg;
-    int far = weft_dial(target);
+    int far = weft_net_dial(target);
     if (far >= 0) {
         struct direction there = {near, far};
         struct direction back = {far, near};
@@ -49,8 +49,8 @@ static intptr_t run(void *arg)
     char text[WEFT_ADDRESS_TEXT_SIZE];
     weft_address here;
     int near;
-    int listener = weft_listen(arg, NULL);
-    if (listener < 0 || weft_local_address(listener, &here) != 0) {
+    int listener = weft_net_listen(arg, NULL);
+    if (listener < 0 || weft_address_local(&here, listener) != 0) {
         return listener;
     }
     weft_address_print(&here, text, sizeof(text));
@@ -58,7 +58,7 @@ static intptr_t run(void *arg)
     (void)fflush(stdout);
     while ((near = weft_accept(listener, NULL, NULL)) >= 0 || near == -EMFILE) {
         if (near >= 0) { /* else all descriptors are in use; some will be closed */
-            weft_drop(weft_go(pass_on, (void *)(intptr_t)near));
+            weft_task_unref(weft_go(pass_on, (void *)(intptr_t)near));
         }
     }
     return near;

@@ -28,7 +28,7 @@ static intptr_t read_news(void *arg)
     while ((missed = weft_broadcast_recv(&subscriber->subscription, &item)) >= 0) {
         subscriber->count++;
         subscriber->missed += missed;
-        if (subscriber->seen != NULL && weft_send(subscriber->seen, &item) != 0) {
+        if (subscriber->seen != NULL && weft_chan_send(subscriber->seen, &item) != 0) {
             break;
         }
     }
@@ -41,26 +41,26 @@ static intptr_t run(void *arg)
     struct subscriber reader = {.count = 0};
     struct subscriber sleeper = {.count = 0};
     (void)arg;
-    if (weft_broadcast_open(&news, sizeof(int), KEPT) != 0 ||
-        weft_chan_open(&reader.seen, sizeof(int), 0) != 0) {
+    if (weft_broadcast_new(&news, sizeof(int), KEPT) != 0 ||
+        weft_chan_new(&reader.seen, sizeof(int), 0) != 0) {
         return -1;
     }
-    weft_subscribe(&reader.subscription, news);
-    weft_subscribe(&sleeper.subscription, news);
+    weft_broadcast_subscribe(&reader.subscription, news);
+    weft_broadcast_subscribe(&sleeper.subscription, news);
     weft_task *task = weft_go(read_news, &reader);
     for (int i = 0, seen; i < NEWS; i++) {
         weft_broadcast_send(news, &i);
-        weft_recv(reader.seen, &seen); /* the reader keeps up; the sleeper is not waited for */
+        weft_chan_recv(reader.seen, &seen); /* the reader keeps up; the sleeper is not waited for */
     }
     weft_broadcast_close(news);
     read_news(&sleeper); /* the items that are still kept */
     intptr_t rc = weft_await(task);
     printf("the reader saw %d of %d\n", reader.count, NEWS);
     printf("the sleeper saw %d and missed %lld\n", sleeper.count, (long long)sleeper.missed);
-    weft_unsubscribe(&reader.subscription);
-    weft_unsubscribe(&sleeper.subscription);
-    weft_broadcast_drop(news);
-    weft_chan_drop(reader.seen);
+    weft_broadcast_unsubscribe(&reader.subscription);
+    weft_broadcast_unsubscribe(&sleeper.subscription);
+    weft_broadcast_unref(news);
+    weft_chan_unref(reader.seen);
     return rc;
 }
 

@@ -32,8 +32,9 @@ static void fill(size_t lo, size_t hi, void *arg)
 static intptr_t fill_and_sort(void *arg)
 {
     const struct numbers *numbers = arg;
-    const int rc = weft_for(0, numbers->count, 0, fill, numbers->items);
-    return rc < 0 ? rc : weft_sort(numbers->items, numbers->count, sizeof(uint32_t), compare, NULL);
+    const int rc = weft_par_for(0, numbers->count, 0, fill, numbers->items);
+    return rc < 0 ? rc
+                  : weft_par_sort(numbers->items, numbers->count, sizeof(uint32_t), compare, NULL);
 }
 
 int main(int argc, char **argv)

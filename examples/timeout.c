@@ -27,7 +27,7 @@ static intptr_t serve(void *arg)
     if (rc != 0 || request->error != 0) {
         return rc != 0 ? rc : request->error;
     }
-    return weft_send(request->answers, &answer);
+    return weft_chan_send(request->answers, &answer);
 }
 
 static void ask(struct request *request)
@@ -37,9 +37,9 @@ static void ask(struct request *request)
     weft_case cases[] = {
         weft_case_recv(request->answers, &answer),
         weft_case_task(server),
-        weft_case_time(weft_in(WEFT_SECOND / 2)),
+        weft_case_time(weft_time_after(WEFT_SECOND / 2)),
     };
-    switch (weft_select(cases, 3, 0)) {
+    switch (weft_select(cases, 3)) {
     case 0:
         printf("%s: answer %d\n", request->name, answer);
         break;
@@ -58,13 +58,13 @@ static intptr_t run(void *arg)
 {
     weft_chan *answers;
     (void)arg;
-    if (weft_chan_open(&answers, sizeof(int), 0) != 0) {
+    if (weft_chan_new(&answers, sizeof(int), 0) != 0) {
         return -1;
     }
     ask(&(struct request){"quick", 0, 0, answers});
     ask(&(struct request){"slow", WEFT_SECOND * 3600, 0, answers});
     ask(&(struct request){"broken", 0, -EIO, answers});
-    weft_chan_drop(answers);
+    weft_chan_unref(answers);
     return 0;
 }
 

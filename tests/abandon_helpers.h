@@ -37,7 +37,7 @@ static inline intptr_t hold_until_the_worker_leaves(void *arg)
 static inline intptr_t call_until_abandoned(void *arg)
 {
     struct yielding *yielding = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     CHECK_EQ(weft_spawn(NULL, hold_until_the_worker_leaves, yielding, NULL), 0);
     for (;;) { /* ends: the task is abandoned */
         const intptr_t rc = yielding->call(yielding->arg);
@@ -52,7 +52,7 @@ static inline void abandon_in_yield(weft_fn call, void *arg)
 {
     static const struct setting one = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
     struct yielding yielding = {.call = call, .arg = arg};
-    weft_options options = options_of(&one);
+    weft_runtime_options options = options_of(&one);
     options.no_monitor = true; /* it would start a spare worker for the held one */
     CHECK_EQ(weft_runtime_open(&yielding.runtime, &options), 0);
     weft_task *task = go_into(yielding.runtime, call_until_abandoned, &yielding);

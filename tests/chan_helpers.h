@@ -18,7 +18,7 @@
 static inline weft_chan *chan_of(size_t item_size, size_t capacity)
 {
     weft_chan *chan = NULL;
-    CHECK_EQ(weft_chan_open(&chan, item_size, capacity), 0);
+    CHECK_EQ(weft_chan_new(&chan, item_size, capacity), 0);
     CHECK(chan != NULL);
     return chan;
 }
@@ -53,13 +53,13 @@ static inline void wait_until_waiting(weft_chan *chan, unsigned count)
 
 static inline void send_int(weft_chan *chan, int item)
 {
-    CHECK_EQ(weft_send(chan, &item), 0);
+    CHECK_EQ(weft_chan_send(chan, &item), 0);
 }
 
 static inline int recv_int(weft_chan *chan)
 {
     int item = -1;
-    CHECK_EQ(weft_recv(chan, &item), 0);
+    CHECK_EQ(weft_chan_recv(chan, &item), 0);
     return item;
 }
 
@@ -108,7 +108,7 @@ static inline void ledger_check(struct ledger *ledger)
     for (size_t i = 0; i < ledger->count; i++) {
         CHECK_EQ(ledger->entries[i].taken, 1);
     }
-    weft_chan_drop(ledger->chan);
+    weft_chan_unref(ledger->chan);
 }
 
 #endif

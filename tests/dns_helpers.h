@@ -143,8 +143,8 @@ static inline intptr_t dns_serve(void *arg)
 
 static inline weft_task *dns_start(struct dns *dns)
 {
-    static const weft_listen_options options = {.is_datagram = true};
-    dns->fd = weft_listen("127.0.0.1:53", &options);
+    static const weft_net_listen_options options = {.is_datagram = true};
+    dns->fd = weft_net_listen("127.0.0.1:53", &options);
     CHECK(dns->fd >= 0);
     return go(dns_serve, dns);
 }

@@ -69,8 +69,8 @@ static inline void expect_closed(int fd)
 static inline void wait_until_blocked(const weft_task *task, enum weft_wait wait)
 {
     for (;;) { /* ends: the task waits */
-        weft_info info = info_of(task);
-        if (info.state == WEFT_BLOCKED && info.wait == wait) {
+        weft_task_info info = info_of(task);
+        if (info.state == WEFT_TASK_BLOCKED && info.wait == wait) {
             return;
         }
         let_others_run();
@@ -94,7 +94,7 @@ static inline intptr_t read_some(void *arg)
 static inline void fill(int fd)
 {
     static const char zeros[4096];
-    while (weft_socket_send(fd, zeros, sizeof(zeros), MSG_DONTWAIT) > 0) {
+    while (weft_send(fd, zeros, sizeof(zeros), MSG_DONTWAIT) > 0) {
     }
 }
 

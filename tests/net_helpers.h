@@ -19,12 +19,12 @@ static inline size_t poller_descriptors(void)
 {
     const char *io = getenv("WEFT_IO"); /* NOLINT(concurrency-mt-unsafe): no thread changes it */
     const bool has_rings = io != NULL && strcmp(io, "uring") == 0; /* used or not */
-    return 2 + (has_rings ? 2 * stats_of(weft_runtime_self()).seats : 0);
+    return 2 + (has_rings ? 2 * stats_of(weft_runtime_self()).workers_total : 0);
 }
 
 static inline int listening(const char *text)
 {
-    int fd = weft_listen(text, NULL);
+    int fd = weft_net_listen(text, NULL);
     CHECK(fd >= 0);
     return fd;
 }
@@ -32,7 +32,7 @@ static inline int listening(const char *text)
 static inline weft_address local_of(int fd)
 {
     weft_address address;
-    CHECK_EQ(weft_local_address(fd, &address), 0);
+    CHECK_EQ(weft_address_local(&address, fd), 0);
     return address;
 }
 
@@ -96,7 +96,7 @@ static inline int silent(weft_address *address)
 /* True if this machine has an IPv6 loopback. */
 static inline bool has_ip6(void)
 {
-    int fd = weft_listen("[::1]:0", NULL);
+    int fd = weft_net_listen("[::1]:0", NULL);
     if (fd >= 0) {
         CHECK_EQ(weft_close(fd), 0);
     }

@@ -82,10 +82,10 @@ static inline void refuse_deadlock(void *context, const weft_deadlock *deadlock)
     tap_fail(__FILE__, __LINE__, "deadlock of %zu tasks: %s", deadlock->count, deadlock->text);
 }
 
-static inline weft_options options_of(const struct setting *setting)
+static inline weft_runtime_options options_of(const struct setting *setting)
 {
-    return (weft_options){
-        .size = sizeof(weft_options),
+    return (weft_runtime_options){
+        .size = sizeof(weft_runtime_options),
         .workers = setting->workers,
         .policy = setting->policy,
         .order = setting->order,
@@ -104,7 +104,7 @@ struct tour {
     enum which which;
     size_t next;
     const struct setting *setting;
-    weft_options options;
+    weft_runtime_options options;
 };
 
 static inline bool tour_next(struct tour *tour)
@@ -180,29 +180,29 @@ static inline void raise_by_one(wf_atomic_u32 *cell)
     (void)wf_fetch_add_release(cell, 1); /* pairs with wait_for() */
 }
 
-static inline weft_info info_of(const weft_task *task)
+static inline weft_task_info info_of(const weft_task *task)
 {
-    weft_info info;
-    CHECK_EQ(weft_task_info(task, &info), 0);
+    weft_task_info info;
+    CHECK_EQ(weft_task_get_info(task, &info), 0);
     return info;
 }
 
-static inline enum weft_state state_of(const weft_task *task)
+static inline enum weft_task_state state_of(const weft_task *task)
 {
     return info_of(task).state;
 }
 
-static inline void wait_for_state(const weft_task *task, enum weft_state state)
+static inline void wait_for_state(const weft_task *task, enum weft_task_state state)
 {
     while (state_of(task) != state) {
         let_others_run();
     }
 }
 
-static inline weft_stats stats_of(weft_runtime *runtime)
+static inline weft_runtime_stats stats_of(weft_runtime *runtime)
 {
-    weft_stats stats;
-    CHECK_EQ(weft_runtime_stats(runtime, &stats), 0);
+    weft_runtime_stats stats;
+    CHECK_EQ(weft_runtime_get_stats(runtime, &stats), 0);
     return stats;
 }
 

@@ -4,8 +4,8 @@ Runs in gdb, which tests/stacks.sh has attached to a process.  Prints all stacks
 process write the tasks of each runtime to its descriptor $tasks_fd (below 0: none).
 
 The workers lead to the runtimes: weft_runtime_self reads a thread-local variable and takes no lock,
-so the script calls it in each thread while the other threads are stopped.  weft_dump takes two
-locks, the lock of malloc and the lock of the task memory.  The script calls it in a non-worker
+so the script calls it in each thread while the other threads are stopped.  weft_runtime_dump takes
+two locks, the lock of malloc and the lock of the task memory.  The script calls it in a non-worker
 thread, which mostly sleeps in weft_run and holds neither lock, while all other threads run: a
 thread that holds one of the locks can release it.  If a thread never releases it, the call does not
 return; stacks.sh then interrupts gdb, and the stacks, which are printed first, show that thread.
@@ -50,9 +50,9 @@ def dump_tasks(tasks_fd):
     runtimes, caller = find_runtimes()
     caller.switch()
     for runtime in runtimes:
-        count = call(f"((int (*)(unsigned long, int))weft_dump)({runtime:#x}, {tasks_fd})")
+        count = call(f"((int (*)(unsigned long, int))weft_runtime_dump)({runtime:#x}, {tasks_fd})")
         print(f"runtime {runtime:#x}: {count} tasks")
 
 
-if int(gdb.parse_and_eval("$tasks_fd")) >= 0 and gdb.lookup_global_symbol("weft_dump"):
+if int(gdb.parse_and_eval("$tasks_fd")) >= 0 and gdb.lookup_global_symbol("weft_runtime_dump"):
     dump_tasks(int(gdb.parse_and_eval("$tasks_fd")))

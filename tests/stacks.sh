@@ -5,11 +5,11 @@
 #   tests/stacks.sh PID
 #   tests/stacks.sh --kill PID     kills these processes instead
 #
-# gdb stops the process, prints the stacks, and makes a thread call weft_dump (tests/stacks.py says
-# which thread, and why that works in a process that hangs).  weft_dump writes the tasks to a memfd
-# that the harness opens for this in each test process (tests/tap.c); for a process without it the
-# script prints only the stacks.  Without gdb the script prints a notice and the state of
-# the threads in /proc.
+# gdb stops the process, prints the stacks, and makes a thread call weft_runtime_dump
+# (tests/stacks.py says which thread, and why that works in a process that hangs).
+# weft_runtime_dump writes the tasks to a memfd that the harness opens for this in each test process
+# (tests/tap.c); for a process without it the script prints only the stacks.  Without gdb the
+# script prints a notice and the state of the threads in /proc.
 set -u
 MEMORY=weft-stacks # the name of that memfd
 GDB_S=60           # the time that gdb has for a process before the script interrupts it
@@ -59,7 +59,7 @@ of_gdb() {
     *) of_kernel "$1" ;; # gdb could not attach
     esac
     if [ -n "$fd" ]; then
-        echo "tasks of process $1, by weft_dump:"
+        echo "tasks of process $1, by weft_runtime_dump:"
         cat <&3
         exec 3<&-
     fi

@@ -27,24 +27,24 @@ static inline intptr_t call_wait(void *arg)
 static inline intptr_t call_wait_until_deadline(void *arg)
 {
     const struct sync_wait *wait = arg;
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     int rc = wait->call(wait->object);
-    CHECK(rc != -ETIMEDOUT || weft_now() >= weft_deadline(WEFT_NEVER));
+    CHECK(rc != -ETIMEDOUT || weft_now() >= weft_deadline_set(WEFT_NEVER));
     return rc;
 }
 
 static inline intptr_t call_wait_after_deadline(void *arg)
 {
     const struct sync_wait *wait = arg;
-    (void)weft_deadline(weft_in(-1));
+    (void)weft_deadline_set(weft_time_after(-1));
     return wait->call(wait->object);
 }
 
 /* [task]  Returns when the task waits in that call. */
 static inline void wait_until_blocked_in(const weft_task *task, const struct sync_wait *wait)
 {
-    wait_for_state(task, WEFT_BLOCKED);
-    weft_info info = info_of(task);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
+    weft_task_info info = info_of(task);
     CHECK_EQ(info.wait, wait->kind);
     CHECK(info.wait_object == wait->object);
 }
@@ -65,7 +65,7 @@ static inline void check_ends_of_wait(const struct sync_wait *wait)
 
 static inline intptr_t call_wait_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return call_wait(arg); /* never returns: the runtime is closed by force */
 }
 
@@ -79,11 +79,11 @@ struct blocked {
 static inline void start_blocked(struct blocked *blocked, struct sync_wait *wait)
 {
     static const struct setting one = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
-    const weft_options options = options_of(&one);
+    const weft_runtime_options options = options_of(&one);
     CHECK_EQ(weft_runtime_open(&blocked->runtime, &options), 0);
     wf_atomic_init(&blocked->is_busy, 0);
     blocked->task = go_into(blocked->runtime, call_wait_shielded, wait);
-    wait_for_state(blocked->task, WEFT_BLOCKED);
+    wait_for_state(blocked->task, WEFT_TASK_BLOCKED);
 }
 
 static inline intptr_t occupy_until_close(void *arg)

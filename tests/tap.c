@@ -359,8 +359,8 @@ int tap_main(int argc, char **argv, const char *file, const struct tap_test *tes
         (void)fprintf(stderr, "no memory\n");
         return 2;
     }
-    /* The file into which a test process writes its tasks when stacks.sh makes it call weft_dump.
-     * Without the file stacks.sh shows only the stacks. */
+    /* The file into which a test process writes its tasks when stacks.sh makes it call
+     * weft_runtime_dump. Without the file stacks.sh shows only the stacks. */
     (void)memfd_create("weft-stacks", MFD_CLOEXEC);
     size_t wanted = 0;
     bool all_ok = true;

@@ -52,7 +52,7 @@ static inline struct trace_log trace_log_read(weft_runtime *runtime)
     char line[128];
     FILE *file = tmpfile();
     CHECK(file != NULL);
-    CHECK_EQ(weft_trace_stop(runtime, fileno(file)), 0);
+    CHECK_EQ(weft_runtime_trace_stop(runtime, fileno(file)), 0);
     CHECK_EQ(fseek(file, 0, SEEK_SET), 0);
     while (fgets(line, sizeof(line), file) != NULL) {
         trace_log_add(&trace_log, line);
@@ -91,7 +91,7 @@ static inline weft_runtime *open_reactor(unsigned workers, uint32_t trace_events
 {
     weft_runtime *runtime = NULL;
     const struct setting setting = {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, workers};
-    weft_options options = options_of(&setting);
+    weft_runtime_options options = options_of(&setting);
     options.trace_events = trace_events;
     tap_doing("%u workers", workers);
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);

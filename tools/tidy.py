@@ -609,10 +609,82 @@ def check_comments(tree):
                 yield from line_findings(file, number, line, missing)
 
 
+# ---- the public interface ----------------------------------------------------------------------
+
+API_STYLE = "docs/api-style.md"
+API_FUNCTION = re.compile(r"^(?:WEFT_API|static inline)\b[^;{}()]*?\b(weft_\w+)\(([^;{]*)\)", re.M)
+API_ENUM = re.compile(r"\benum (weft_\w+)\s*\{([^}]*)\}")
+API_STRUCT = re.compile(r"\bstruct (weft_\w+_options)\s*\{\s*([^;]*);")
+# A name that begins something needs the name that ends it.
+API_PAIRS = {"new": ("unref", "free"), "open": ("close",), "begin": ("end",), "ref": ("unref",)}
+
+
+def api_lists(tree):
+    """The lists of docs/api-style.md: the name of a list -> its words."""
+    lists = {}
+    for match in re.finditer(r"^- (system calls|verbs|nouns): ((?:.|\n(?!- |\n))*)",
+                             tree.file(API_STYLE).text, re.M):
+        lists[match.group(1)] = set(re.findall(r"`(\w+)`", match.group(2)))
+    return lists
+
+
+def api_name_fault(name, lists):
+    rest = name[len("weft_"):]
+    if rest in lists["system calls"] | lists["verbs"]:
+        return None
+    noun = next((noun for noun in lists["nouns"] if rest.startswith(noun + "_")), None)
+    if not noun:
+        return f"{name} begins with no noun of {API_STYLE}, and is no verb there"
+    if re.search(r"_try$|\w_try_", rest[len(noun):]):
+        return f"{name}: `try` stands before the verb"
+    return None
+
+
+def api_parameter_fault(name, parameters):
+    """The output follows the object; no `int` selects what the function does."""
+    kinds = [parameter.strip() for parameter in re.sub(r"\([^()]*\)", "", parameters).split(",")]
+    for index, parameter in enumerate(kinds):
+        if re.search(r"\*out$", parameter) and index > 1:
+            return f"{name}: `out` is the first parameter, or follows the object"
+        if re.fullmatch(r"int (?:on|is_\w+|has_\w+|run|\w+_only)", parameter):
+            return f"{name}: `{parameter}` should be a bool, or two functions"
+    return None
+
+
+def check_api(tree):
+    if API_STYLE not in tree.paths:
+        return
+    lists = api_lists(tree)
+    places = {}
+    for file in tree.under("include", endings=(".h",)):
+        for match in API_FUNCTION.finditer(file.code):
+            name, line = match.group(1), line_of(file.code, match.start())
+            places[name] = (file.path, line)
+            for fault in (api_name_fault(name, lists),
+                          api_parameter_fault(name, match.group(2))):
+                if fault:
+                    yield Finding(file.path, line, fault)
+        for match in API_ENUM.finditer(file.code):
+            prefix = "WEFT_" + match.group(1).split("_")[1].upper() + "_"
+            for value in re.findall(r"\bWEFT_\w+", match.group(2)):
+                if not value.startswith(prefix):
+                    yield Finding(file.path, line_of(file.code, match.start()),
+                                  f"{value} should begin with {prefix}")
+        for match in API_STRUCT.finditer(file.code):
+            if match.group(2) != "uint32_t size":
+                yield Finding(file.path, line_of(file.code, match.start()),
+                              f"{match.group(1)} should begin with `uint32_t size`")
+    for name, place in sorted(places.items()):
+        stem, _, verb = name.rpartition("_")
+        ends = API_PAIRS.get(verb, ())
+        if ends and not any(f"{stem}_{end}" in places for end in ends):
+            yield Finding(*place, f"{name} has no {' or '.join(f'{stem}_{e}' for e in ends)}")
+
+
 RULES = (
     check_layer_list, check_private_headers, check_includes, check_guards, check_licence,
     check_sizes, check_memory_orders, check_sc_accesses, check_words, check_actors, check_edges,
-    check_statics, check_marks, check_lists, check_documents, check_comments,
+    check_statics, check_marks, check_lists, check_documents, check_comments, check_api,
 )
 
 

@@ -4,7 +4,7 @@
  * for many small writes.
  *
  *     weft_reader reader;
- *     weft_slice line;
+ *     weft_view line;
  *     weft_reader_init(&reader, fd, NULL, 0);
  *     while (weft_reader_read_line(&reader, &line, 0) > 0) {
  *         ... line.bytes, line.size ...
@@ -33,10 +33,10 @@ WEFT_BEGIN
 #define WEFT_BUFFER_SIZE ((size_t)8192)
 
 /* Borrowed bytes, without a final '\0'. */
-typedef struct weft_slice {
+typedef struct weft_view {
     const char *bytes;
     size_t size;
-} weft_slice;
+} weft_view;
 
 /* ---- reader ---------------------------------------------------------------------------------- */
 
@@ -92,7 +92,7 @@ WEFT_API size_t weft_reader_buffered(const weft_reader *reader);
  * >= 0        the number of bytes at *out; if it is less than `size`, the end follows
  * -EMSGSIZE   the buffer is smaller than `size`
  */
-WEFT_API ssize_t weft_reader_peek(weft_reader *reader, size_t size, const char **out);
+WEFT_API ssize_t weft_reader_peek(weft_reader *reader, const char **out, size_t size);
 
 /* Takes at least one and up to `size` bytes; returns their number.  0: the end, or `size` is 0. */
 WEFT_API ssize_t weft_reader_read(weft_reader *reader, void *buffer, size_t size);
@@ -119,13 +119,13 @@ WEFT_API ssize_t weft_reader_read_exact(weft_reader *reader, void *buffer, size_
  * -EMSGSIZE   the first `limit` bytes contain no delimiter; nothing was taken, so they can be read
  *             or skipped
  */
-WEFT_API int weft_reader_read_until(weft_reader *reader, char delimiter, weft_slice *out,
+WEFT_API int weft_reader_read_until(weft_reader *reader, weft_view *out, char delimiter,
                                     size_t limit);
 
 /* Takes a line, without the "\n" or "\r\n" at its end, which `limit` counts too.  Results: those of
  * weft_reader_read_until.  A '\r' elsewhere is part of the line.  The last line need not end with a
  * "\n"; after a final "\n" there is no further empty line. */
-WEFT_API int weft_reader_read_line(weft_reader *reader, weft_slice *out, size_t limit);
+WEFT_API int weft_reader_read_line(weft_reader *reader, weft_view *out, size_t limit);
 
 /* Takes and discards `size` bytes; returns the number of bytes discarded.  If that is less than
  * `size`, the source has ended or failed.  An error of the source is returned only if no byte was

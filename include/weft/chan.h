@@ -3,9 +3,9 @@
  * weft/chan.h - channels, and select over channels, tasks, times and external events.
  *
  *     weft_chan *chan;
- *     weft_chan_open(&chan, sizeof(int), 16);
- *     weft_send(chan, &number);              in one task
- *     while (weft_recv(chan, &number) == 0)  in another
+ *     weft_chan_new(&chan, sizeof(int), 16);
+ *     weft_chan_send(chan, &number);              in one task
+ *     while (weft_chan_recv(chan, &number) == 0)  in another
  *
  * Handles:  counted references, except for a oneshot, which is a struct of the program.  The caller
  *           must hold a handle for the duration of a call.
@@ -14,10 +14,10 @@
  * Order:    items come out in the order in which they went in.  Waiters are served first come,
  *           first served.
  * Waiting:  a call that waits returns -ECANCELED once the task was cancelled and -ETIMEDOUT once
- *           its deadline has passed (weft_deadline, weft_in: no call has a timeout parameter); then
- *           nothing was sent or received.  A call that need not wait succeeds even then, so a task
- *           that drains a channel that is never empty should check for cancellation:
- *           while (weft_check() == 0 && weft_recv(jobs, &job) == 0).
+ *           its deadline has passed (weft_deadline_set, weft_time_after: no call has a timeout
+ *           parameter); then nothing was sent or received.  A call that need not wait succeeds even
+ *           then, so a task that drains a channel that is never empty should check for
+ *           cancellation: while (weft_check() == 0 && weft_chan_recv(jobs, &job) == 0).
  * Threads:  all calls may be made from any task or thread.  A call that waits blocks a non-worker
  *           thread, which has no deadline.  Calls named try never wait, and need no runtime.
  * Close:    wakes all waiters.  Nothing more can be sent; what was sent before can be received.
@@ -30,7 +30,7 @@
 WEFT_BEGIN
 
 /* The maximum size of an item in bytes: send a pointer to anything larger. */
-#define WEFT_ITEM_SIZE_MAX ((size_t)65536)
+#define WEFT_CHAN_ITEM_SIZE_MAX ((size_t)65536)
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
@@ -38,21 +38,21 @@ WEFT_BEGIN
 typedef struct weft_chan weft_chan;
 
 /* A capacity without a bound: senders never wait. */
-#define WEFT_UNBOUNDED SIZE_MAX
+#define WEFT_CHAN_UNBOUNDED SIZE_MAX
 
 /* The maximum capacity of a bounded channel. */
-#define WEFT_CAPACITY_MAX ((size_t)1 << 30)
+#define WEFT_CHAN_CAPACITY_MAX ((size_t)1 << 30)
 
 /*
  * Creates a channel for `capacity` items.  A channel of capacity 0 has no buffer: each send waits
  * for the receive that takes its item (rendezvous).
  *
- * 0         *out is a handle, which the caller gives back by weft_chan_drop
- * -EINVAL   `out` is NULL, the item size is 0 or above WEFT_ITEM_SIZE_MAX, or the capacity is above
- *           WEFT_CAPACITY_MAX and not WEFT_UNBOUNDED
+ * 0         *out is a handle, which the caller gives back by weft_chan_unref
+ * -EINVAL   `out` is NULL, the item size is 0 or above WEFT_CHAN_ITEM_SIZE_MAX, or the capacity is
+ *           above WEFT_CHAN_CAPACITY_MAX and not WEFT_CHAN_UNBOUNDED
  * -ENOMEM
  */
-WEFT_API int weft_chan_open(weft_chan **out, size_t item_size, size_t capacity);
+WEFT_API int weft_chan_new(weft_chan **out, size_t item_size, size_t capacity);
 
 /*
  * Sends a copy of *item; waits while the channel is full.
@@ -63,7 +63,7 @@ WEFT_API int weft_chan_open(weft_chan **out, size_t item_size, size_t capacity);
  * -ENOMEM      an unbounded channel could not grow
  * -ECANCELED, -ETIMEDOUT   the item was not sent
  */
-WEFT_API int weft_send(weft_chan *chan, const void *item);
+WEFT_API int weft_chan_send(weft_chan *chan, const void *item);
 
 /*
  * Receives the oldest item; waits while there is none.
@@ -73,12 +73,12 @@ WEFT_API int weft_send(weft_chan *chan, const void *item);
  * -EINVAL      NULL
  * -ECANCELED, -ETIMEDOUT   no item was received
  */
-WEFT_API int weft_recv(weft_chan *chan, void *item);
+WEFT_API int weft_chan_recv(weft_chan *chan, void *item);
 
-/* Send or receive without waiting: -EAGAIN where weft_send or weft_recv would wait; other errors as
- * there. */
-WEFT_API int weft_try_send(weft_chan *chan, const void *item);
-WEFT_API int weft_try_recv(weft_chan *chan, void *item);
+/* Send or receive without waiting: -EAGAIN where weft_chan_send or weft_chan_recv would wait; other
+ * errors as there. */
+WEFT_API int weft_chan_try_send(weft_chan *chan, const void *item);
+WEFT_API int weft_chan_try_recv(weft_chan *chan, void *item);
 
 /* Closes the channel and wakes all waiters with -EPIPE.  Never waits.  Returns 0; -EPIPE: it was
  * closed before; -EINVAL: NULL. */
@@ -89,7 +89,7 @@ WEFT_API weft_chan *weft_chan_ref(weft_chan *chan);
 
 /* Gives a handle back; the last one frees the channel and the items in it.  NULL is allowed.  It
  * does not close the channel: every waiter holds a handle, so the last drop finds no waiter. */
-WEFT_API void weft_chan_drop(weft_chan *chan);
+WEFT_API void weft_chan_unref(weft_chan *chan);
 
 /* Return the number of items in the channel at this moment, and its capacity; 0 for NULL. */
 WEFT_API size_t weft_chan_length(const weft_chan *chan);
@@ -146,19 +146,19 @@ typedef struct weft_subscription {
 } weft_subscription;
 
 /* Creates a broadcast channel; *out is a handle.  -EINVAL: `out` is NULL, or an item size or
- * capacity that is 0 or too large (see weft_chan_open); -ENOMEM. */
-WEFT_API int weft_broadcast_open(weft_broadcast **out, size_t item_size, size_t capacity);
+ * capacity that is 0 or too large (see weft_chan_new); -ENOMEM. */
+WEFT_API int weft_broadcast_new(weft_broadcast **out, size_t item_size, size_t capacity);
 
 /* Sends a copy of *item to all subscribers; never waits.  Returns 0; -EPIPE: it is closed; -EINVAL:
  * NULL. */
 WEFT_API int weft_broadcast_send(weft_broadcast *broadcast, const void *item);
 
 /* Subscribes, beginning with the next item.  The subscription holds a handle of its own until
- * weft_unsubscribe.  -EINVAL: NULL. */
-WEFT_API int weft_subscribe(weft_subscription *out, weft_broadcast *broadcast);
+ * weft_broadcast_unsubscribe.  -EINVAL: NULL. */
+WEFT_API int weft_broadcast_subscribe(weft_subscription *out, weft_broadcast *broadcast);
 /* Ends a subscription and gives its handle back.  A subscription that has ended, one of all zeros,
  * and NULL are allowed. */
-WEFT_API void weft_unsubscribe(weft_subscription *subscription);
+WEFT_API void weft_broadcast_unsubscribe(weft_subscription *subscription);
 
 /*
  * Waits for the next item.
@@ -183,7 +183,7 @@ WEFT_API int weft_broadcast_close(weft_broadcast *broadcast);
 /* Adds a handle.  Returns its argument, which must not be NULL. */
 WEFT_API weft_broadcast *weft_broadcast_ref(weft_broadcast *broadcast);
 /* Gives a handle back; the last one frees the broadcast and its items.  NULL is allowed. */
-WEFT_API void weft_broadcast_drop(weft_broadcast *broadcast);
+WEFT_API void weft_broadcast_unref(weft_broadcast *broadcast);
 
 /* ---- watch: the newest value ----------------------------------------------------------------- */
 
@@ -192,8 +192,8 @@ WEFT_API void weft_broadcast_drop(weft_broadcast *broadcast);
 typedef struct weft_watch weft_watch;
 
 /* Creates a watch; *out is a handle, and `value` the first version.  -EINVAL: NULL, or a size of 0
- * or above WEFT_ITEM_SIZE_MAX; -ENOMEM. */
-WEFT_API int weft_watch_open(weft_watch **out, size_t size, const void *value);
+ * or above WEFT_CHAN_ITEM_SIZE_MAX; -ENOMEM. */
+WEFT_API int weft_watch_new(weft_watch **out, size_t size, const void *value);
 
 /* Replaces the value; never waits.  Returns 0; -EPIPE: the watch is closed; -EINVAL: NULL; -ENOMEM:
  * the value is unchanged (possible only while a reader has borrowed the value). */
@@ -247,7 +247,7 @@ WEFT_API int weft_watch_close(weft_watch *watch);
 /* Adds a handle.  Returns its argument, which must not be NULL. */
 WEFT_API weft_watch *weft_watch_ref(weft_watch *watch);
 /* Gives a handle back; the last one frees the watch.  NULL is allowed. */
-WEFT_API void weft_watch_drop(weft_watch *watch);
+WEFT_API void weft_watch_unref(weft_watch *watch);
 
 /* ---- select: the first of several ------------------------------------------------------------ */
 
@@ -270,7 +270,7 @@ typedef struct weft_case {
     weft_time at;    /* the point in time */
     intptr_t value;  /* of the case that ran: the task's result, the poll events, or the signal
                       * number */
-    void *unused[2]; /* zero, except in an event */
+    void *opaque[2]; /* zero, except in an event */
 } weft_case;
 
 static inline weft_case weft_case_send(weft_chan *chan, const void *item)
@@ -302,26 +302,28 @@ static inline weft_case weft_case_time(weft_time at)
  * Waits until a case can run, and runs exactly one.  If several can, each is chosen with the same
  * probability.  A channel or a task may appear in several cases; a send and a receive of one select
  * on the same channel never meet each other.  Up to 16 cases need no memory.  Descriptors and
- * signals are cases too: weft_case_fd (weft/io.h) and weft_case_signal (weft/signals.h).  With
- * `try_only` != 0 it never waits.
+ * signals are cases too: weft_case_fd (weft/io.h) and weft_case_signal (weft/signals.h).
  *
  *     weft_case cases[] = {
  *         weft_case_recv(answers, &answer),
- *         weft_case_time(weft_in(WEFT_SECOND)),
+ *         weft_case_time(weft_time_after(WEFT_SECOND)),
  *     };
- *     int ran = weft_select(cases, 2, 0);
+ *     int ran = weft_select(cases, 2);
  *
  * >= 0         the index of the case that ran; its `result` is 0, or -EPIPE if its channel is
  *              closed
- * -EAGAIN      no case can run, and `try_only` is not 0
- * -EINVAL      no cases, no case switched on (allowed with `try_only`), a case without its channel,
- *              item or task, or of an unknown kind
+ * -EINVAL      no cases, no case switched on, a case without its channel, item or task, or of an
+ *              unknown kind
  * -EDEADLK     the calling task is one of the cases
- * -EPERM       a non-worker thread would have to wait for an event; it may use `try_only`
+ * -EPERM       a non-worker thread would have to wait for an event; it may use weft_try_select
  * -ENOMEM      only for more than 16 cases
  * -ECANCELED, -ETIMEDOUT   no case ran
  */
-WEFT_API int weft_select(weft_case *cases, size_t count, int try_only);
+WEFT_API int weft_select(weft_case *cases, size_t count);
+
+/* Runs one case that can run at once; never waits.  -EAGAIN: there is none, also if no case is
+ * switched on; other results as weft_select. */
+WEFT_API int weft_try_select(weft_case *cases, size_t count);
 
 WEFT_END
 

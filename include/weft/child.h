@@ -76,7 +76,7 @@ WEFT_API int weft_child_spawn(weft_child **out, const weft_child_options *option
 
 /* Returns the child's process id, which the kernel does not reuse before weft_child_wait or
  * weft_child_close has reaped the child. */
-WEFT_API int weft_child_id(const weft_child *child);
+WEFT_API int weft_child_pid(const weft_child *child);
 
 /* Returns this process's end of the pipe to stream 0, 1 or 2; the caller owns it and closes it by
  * weft_close.  -ENOENT: there is no pipe, or its end was taken before; -EINVAL: no such stream. */

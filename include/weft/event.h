@@ -17,7 +17,7 @@ WEFT_BEGIN
  * often it is notified.  So a task that checks and then waits misses no change made by a task that
  * changes and then notifies. */
 typedef struct weft_notify {
-    uint64_t private_data[4];
+    uint64_t opaque[4];
 } weft_notify;
 
 /*
@@ -30,7 +30,7 @@ typedef struct weft_notify {
  */
 WEFT_API int weft_notify_wait(weft_notify *notify);
 /* Takes the permit if there is one; never waits.  -EAGAIN: there is none; -EINVAL: NULL. */
-WEFT_API int weft_notify_try(weft_notify *notify);
+WEFT_API int weft_notify_try_wait(weft_notify *notify);
 /* Wakes the longest waiter; without a waiter it stores the permit.  -EINVAL: NULL. */
 WEFT_API int weft_notify_one(weft_notify *notify);
 /* Wakes all present waiters; stores no permit for later ones.  -EINVAL: NULL. */
@@ -40,7 +40,7 @@ WEFT_API int weft_notify_all(weft_notify *notify);
 
 /* Waits until counted work is finished: add before a piece of work begins, done when it ends. */
 typedef struct weft_group {
-    uint64_t private_data[4];
+    uint64_t opaque[4];
 } weft_group;
 
 /* Adds to the count; never waits.  -EINVAL: NULL; -EOVERFLOW: the count would exceed UINT32_MAX and
@@ -48,7 +48,7 @@ typedef struct weft_group {
 WEFT_API int weft_group_add(weft_group *group, uint32_t count);
 /* Decrements the count; at 0 it wakes all waiters.  Never waits.  -EINVAL: NULL, or the count is 0
  * already and unchanged. */
-WEFT_API int weft_group_done(weft_group *group);
+WEFT_API int weft_group_finish(weft_group *group);
 /*
  * Waits until the count is 0.
  *
@@ -78,14 +78,14 @@ WEFT_API int weft_latch_count_down(weft_latch *latch, uint32_t count);
 /* Waits until the latch is open.  Returns and errors: see weft_group_wait. */
 WEFT_API int weft_latch_wait(weft_latch *latch);
 /* Returns 0 if the latch is open, -EAGAIN if it is not; never waits.  -EINVAL: NULL. */
-WEFT_API int weft_latch_try(weft_latch *latch);
+WEFT_API int weft_latch_try_wait(weft_latch *latch);
 
 /* ---- barrier --------------------------------------------------------------------------------- */
 
 /* Lets a fixed number of tasks or threads meet, again and again.  All zeros is invalid: a barrier
  * needs a count. */
 typedef struct weft_barrier {
-    uint64_t private_data[5];
+    uint64_t opaque[5];
 } weft_barrier;
 
 /* clang-format off */
@@ -112,7 +112,7 @@ WEFT_API int64_t weft_barrier_generation(const weft_barrier *barrier);
 
 /* Runs a function once: the first caller runs it, the others wait for it. */
 typedef struct weft_once {
-    uint64_t private_data[5];
+    uint64_t opaque[5];
 } weft_once;
 
 /*
@@ -134,7 +134,7 @@ WEFT_API intptr_t weft_once_do(weft_once *once, weft_fn fn, void *arg);
  * visible.  False for NULL. */
 static inline bool weft_once_is_done(const weft_once *once)
 {
-    return once && __atomic_load_n(&once->private_data[0], __ATOMIC_ACQUIRE) == WEFT_ONCE_DONE;
+    return once && __atomic_load_n(&once->opaque[0], __ATOMIC_ACQUIRE) == WEFT_ONCE_DONE;
 }
 
 /* A value that is set once.  NULL is no value. */
@@ -155,7 +155,7 @@ WEFT_API int weft_cell_set(weft_cell *cell, void *value);
 /* Sets the value to make(arg) unless there is one, and stores it in *out (NULL on error).  Returns
  * 0; -ENOMEM: make returned NULL, and the next caller tries again; other errors: those of
  * weft_once_do. */
-WEFT_API int weft_cell_make(weft_cell *cell, void *(*make)(void *arg), void *arg, void **out);
+WEFT_API int weft_cell_make(weft_cell *cell, void **out, void *(*make)(void *arg), void *arg);
 
 WEFT_END
 

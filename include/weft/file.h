@@ -4,9 +4,9 @@
  *
  * A regular file is always "ready": a call that needs the disk keeps its thread until it is done.
  * So these calls, and weft_read, weft_write and similar calls on regular files, run on a blocking
- * thread (weft_blocking) or by io_uring, and the task waits.  A read of data in the kernel's page
- * cache needs no thread.  If there is no thread and none can be started, the worker makes the call
- * itself.
+ * thread (weft_blocking_call) or by io_uring, and the task waits.  A read of data in the kernel's
+ * page cache needs no thread.  If there is no thread and none can be started, the worker makes the
+ * call itself.
  *
  * A system call in progress cannot be stopped: if the task is cancelled or its deadline passes
  * meanwhile, the function still waits for the end of the system call and returns its result.
@@ -56,7 +56,7 @@ WEFT_API int weft_fdatasync(int fd);
  * After an error, bytes that were taken from a socket or pipe and not yet written are lost, at most
  * 64 KiB.
  */
-WEFT_API int weft_copy(int to, int from, size_t limit, size_t *copied);
+WEFT_API int weft_fd_copy(int to, int from, size_t limit, size_t *copied);
 
 WEFT_END
 

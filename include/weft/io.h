@@ -9,9 +9,9 @@
  * errno: that of the system call, or
  *
  *   -ECANCELED   the task was cancelled
- *   -ETIMEDOUT   the task's deadline passed (weft_deadline)
+ *   -ETIMEDOUT   the task's deadline passed (weft_deadline_set)
  *   -EBADF       another task or thread closed the descriptor by weft_close during the call
- *   -EAGAIN      called in a poll task, which cannot wait here: use weft_fd_future
+ *   -EAGAIN      called in a poll task, which cannot wait here: use weft_fd_wait_future
  *
  * A call that ends with one of these has transferred nothing.  A call that need not wait succeeds
  * even if the task was cancelled, but checks for cancellation from time to time.  No call returns
@@ -19,11 +19,11 @@
  *
  * Descriptors:  plain numbers from any source.  Weft sets O_NONBLOCK on a descriptor at its first
  *               use (not on regular files and terminals).  Two rules.  First, if a descriptor was
- *               used here, close it by weft_close; if other code closes it, call weft_forget before
- *               that.  Otherwise a task that uses a later descriptor with the same number may wait
- *               for ever, because Weft takes the later descriptor for the old one.  Second, a
- *               descriptor must stay open during the calls that use it; weft_close ensures that,
- *               close(2) does not.
+ *               used here, close it by weft_close; if other code closes it, call weft_fd_forget
+ *               before that.  Otherwise a task that uses a later descriptor with the same number
+ *               may wait for ever, because Weft takes the later descriptor for the old one.
+ *               Second, a descriptor must stay open during the calls that use it; weft_close
+ *               ensures that, close(2) does not.
  * Threads:      any task or thread.  A non-worker thread is blocked where a task would be
  *               suspended.
  */
@@ -60,8 +60,8 @@ WEFT_API int weft_write_all(int fd, const void *bytes, size_t size);
 
 /* Socket calls.  If the peer is gone they return -EPIPE without raising SIGPIPE, as do the calls
  * above.  With MSG_DONTWAIT in `flags` they never wait and return -EAGAIN instead. */
-WEFT_API ssize_t weft_socket_recv(int fd, void *buffer, size_t size, int flags);
-WEFT_API ssize_t weft_socket_send(int fd, const void *bytes, size_t size, int flags);
+WEFT_API ssize_t weft_recv(int fd, void *buffer, size_t size, int flags);
+WEFT_API ssize_t weft_send(int fd, const void *bytes, size_t size, int flags);
 WEFT_API ssize_t weft_recvfrom(int fd, void *buffer, size_t size, int flags,
                                struct sockaddr *address, unsigned int *address_size);
 WEFT_API ssize_t weft_sendto(int fd, const void *bytes, size_t size, int flags,
@@ -91,15 +91,15 @@ WEFT_API int weft_shutdown(int fd, int how);
  * socket. Returns POLLIN or POLLOUT, with POLLHUP and POLLERR if these are known.  Unlike the calls
  * above it asks the kernel each time.
  */
-WEFT_API int weft_poll_fd(int fd, int events);
+WEFT_API int weft_fd_wait(int fd, int events);
 
-/* weft_poll_fd as a future, for poll tasks and for waiting for several things at once. */
-WEFT_API void weft_fd_future(weft_wait_future *future, int fd, int events);
+/* weft_fd_wait as a future, for poll tasks and for waiting for several things at once. */
+WEFT_API void weft_fd_wait_future(weft_wait_future *future, int fd, int events);
 
 /*
- * weft_poll_fd as a case of weft_select, for green threads: the case can run when the descriptor is
+ * weft_fd_wait as a case of weft_select, for green threads: the case can run when the descriptor is
  * readable (POLLIN) or writable (POLLOUT).  The `value` of the case that ran is the result of
- * weft_poll_fd; its `result` is 0 or the error, -EBADF: the descriptor was closed.  To wait for
+ * weft_fd_wait; its `result` is 0 or the error, -EBADF: the descriptor was closed.  To wait for
  * both events use two cases.
  *
  *     weft_case cases[] = {weft_case_fd(fd, POLLIN), weft_case_recv(orders, &order)};
@@ -120,7 +120,7 @@ WEFT_API int weft_close(int fd);
 /* Makes Weft forget the descriptor, without closing it: call it before other code closes the
  * descriptor or takes it over.  Waiting calls on it return -EBADF.  Never waits.  Returns 0, also
  * if Weft does not know the descriptor; -EBADF: a negative number. */
-WEFT_API int weft_forget(int fd);
+WEFT_API int weft_fd_forget(int fd);
 
 WEFT_END
 

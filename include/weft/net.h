@@ -41,8 +41,9 @@ typedef struct weft_address {
 #define WEFT_ADDRESS_TEXT_SIZE 128
 
 /*
- * Parses an address; never waits.  Host names are not addresses: use weft_resolve or weft_dial.
- * `default_port` applies to a text without a port ("127.0.0.1", "[::1]"); -1: a port is required.
+ * Parses an address; never waits.  Host names are not addresses: use weft_net_resolve or
+ * weft_net_dial. `default_port` applies to a text without a port ("127.0.0.1", "[::1]"); -1: a port
+ * is required.
  *
  * 0               *out is the address
  * -EINVAL         NULL, not an address, or a default port above 65535
@@ -65,22 +66,22 @@ WEFT_API int weft_address_print(const weft_address *address, char *text, size_t 
 
 /* Store the address of a socket, or of its peer, in *out; never wait.  Return 0, or an error of
  * getsockname and getpeername: -ENOTCONN, -ENOTSOCK, -EBADF. */
-WEFT_API int weft_local_address(int fd, weft_address *out);
-WEFT_API int weft_peer_address(int fd, weft_address *out);
+WEFT_API int weft_address_local(weft_address *out, int fd);
+WEFT_API int weft_address_peer(weft_address *out, int fd);
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
 /* An option that does not apply to the kind of socket has no effect. */
-typedef struct weft_listen_options {
-    uint32_t size;      /* sizeof(weft_listen_options), or 0 */
+typedef struct weft_net_listen_options {
+    uint32_t size;      /* sizeof(weft_net_listen_options), or 0 */
     int backlog;        /* connections that may wait for an accept; 0: the kernel's maximum */
     bool is_datagram;   /* UDP, or a Unix datagram socket; read it by weft_recvfrom */
     bool is_v6only;     /* [::] accepts no IPv4 connections */
     bool reuses_port;   /* SO_REUSEPORT: several IP sockets share the address and its traffic */
-    bool has_nodelay;   /* TCP_NODELAY on each accepted connection: see weft_socket_nodelay */
+    bool has_nodelay;   /* TCP_NODELAY on each accepted connection: see weft_socket_set_nodelay */
     bool has_keepalive; /* SO_KEEPALIVE on each accepted connection, with the system's times */
     bool unlinks_stale; /* replaces a Unix socket path on which no process listens */
-} weft_listen_options;
+} weft_net_listen_options;
 
 /*
  * Creates a socket that listens at the address; accept connections by weft_accept.  The caller owns
@@ -93,18 +94,18 @@ typedef struct weft_listen_options {
  *
  * >= 0     the descriptor
  * -EINVAL, -ENAMETOOLONG, -ENODEV   as weft_address_parse; -EINVAL also for invalid options and for
- *          a host name, whose addresses weft_resolve gives
+ *          a host name, whose addresses weft_net_resolve gives
  * else     an error of socket, bind or listen: -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, -EMFILE, ...
  */
-WEFT_API int weft_listen(const char *address, const weft_listen_options *options);
+WEFT_API int weft_net_listen(const char *address, const weft_net_listen_options *options);
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* The addresses of a name. */
-typedef struct weft_addrs {
+typedef struct weft_address_list {
     size_t count;
     weft_address *list; /* in the system's order of preference */
-} weft_addrs;
+} weft_address_list;
 
 /*
  * Looks up the addresses of a host, given by name or by number without brackets.  `service` is the
@@ -115,7 +116,7 @@ typedef struct weft_addrs {
  * ends and discards the answer.  If the host is a number, and the service is a number or NULL, the
  * call needs neither a thread nor a wait.
  *
- * 0            *out has at least one address; free it by weft_addrs_free
+ * 0            *out has at least one address; free it by weft_address_list_free
  * -ENOENT      there is no such host or service
  * -EREMOTEIO   the name servers did not answer
  * -EINVAL      NULL, an empty name, or a number that is not a port
@@ -124,35 +125,35 @@ typedef struct weft_addrs {
  * -ECANCELED, -ETIMEDOUT
  * else         another error of getaddrinfo, as a negative errno
  */
-WEFT_API int weft_resolve(const char *host, const char *service, weft_addrs **out);
-/* Frees the result of weft_resolve.  NULL is allowed. */
-WEFT_API void weft_addrs_free(weft_addrs *addrs);
+WEFT_API int weft_net_resolve(weft_address_list **out, const char *host, const char *service);
+/* Frees the result of weft_net_resolve.  NULL is allowed. */
+WEFT_API void weft_address_list_free(weft_address_list *addrs);
 
 /*
  * Connects to an address, or to "host:service", and waits until the connection is established.  A
- * host is looked up as by weft_resolve.  If it has several addresses they are tried in turn, IPv6
- * and IPv4 alternating; the next attempt begins when one has failed or after 250 ms.  The first
- * connection is used and the other attempts are ended.  The task's deadline covers the whole call.
- * ":8080" is this machine.
+ * host is looked up as by weft_net_resolve.  If it has several addresses they are tried in turn,
+ * IPv6 and IPv4 alternating; the next attempt begins when one has failed or after 250 ms.  The
+ * first connection is used and the other attempts are ended.  The task's deadline covers the whole
+ * call. ":8080" is this machine.
  *
  * >= 0     the descriptor of a stream connection, which the caller owns
  * -EAGAIN  called in a poll task, which cannot wait
- * or an error of weft_address_parse, weft_resolve, socket and connect; if several addresses were
- * tried, the error of the first attempt that failed
+ * or an error of weft_address_parse, weft_net_resolve, socket and connect; if several addresses
+ * were tried, the error of the first attempt that failed
  */
-WEFT_API int weft_dial(const char *address);
+WEFT_API int weft_net_dial(const char *address);
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
 /* Sets TCP_NODELAY: small writes are sent at once, without waiting for the acknowledgement of
  * earlier ones.  Never waits.  Returns 0 or an error of setsockopt. */
-WEFT_API int weft_socket_nodelay(int fd, bool is_on);
+WEFT_API int weft_socket_set_nodelay(int fd, bool is_on);
 
 /* Enables keep-alive probes: the first after `seconds` of silence, and one every `seconds` after
  * that.  If the peer answers none of several (/proc/sys/net/ipv4/tcp_keepalive_probes), the
  * connection fails with -ETIMEDOUT.  0 disables them.  Never waits.  Returns 0 or an error of
  * setsockopt; -EINVAL: above 32767. */
-WEFT_API int weft_socket_keepalive(int fd, unsigned seconds);
+WEFT_API int weft_socket_set_keepalive(int fd, unsigned seconds);
 
 WEFT_END
 

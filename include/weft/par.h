@@ -2,13 +2,13 @@
 /*
  * weft/par.h - parallel loops, reductions, prefix sums and sorts.
  *
- *     weft_for(0, n, 0, body, arg);                body(lo, hi, arg) for chunks of [0, n)
- *     weft_sort(items, n, sizeof(items[0]), compare, arg);
+ *     weft_par_for(0, n, 0, body, arg);                body(lo, hi, arg) for chunks of [0, n)
+ *     weft_par_sort(items, n, sizeof(items[0]), compare, arg);
  *
- * All of them are built on forks (weft/fork.h): they return when all work is done, may suspend the
- * calling task, and bodies may wait like any task.  Outside a task the caller does all work itself.
- * A chunk is split only when another worker requests work, so a loop costs little more than a plain
- * loop if no worker takes a part of it.
+ * All of them are built on forks (weft/par_fork.h): they return when all work is done, may suspend
+ * the calling task, and bodies may wait like any task.  Outside a task the caller does all work
+ * itself. A chunk is split only when another worker requests work, so a loop costs little more than
+ * a plain loop if no worker takes a part of it.
  *
  * Grain:   the number of items below which a chunk is not split; 0: as many as take a few
  *          microseconds, measured while the loop runs.
@@ -25,12 +25,12 @@ WEFT_BEGIN
 
 /* Calls body(lo, hi, arg) for chunks that together are [begin, end), each index once, in any order.
  * -EINVAL: no body, or begin > end; -ECANCELED, -ETIMEDOUT: some chunks were not run. */
-WEFT_API int weft_for(size_t begin, size_t end, size_t grain,
-                      void (*body)(size_t lo, size_t hi, void *arg), void *arg);
+WEFT_API int weft_par_for(size_t begin, size_t end, size_t grain,
+                          void (*body)(size_t lo, size_t hi, void *arg), void *arg);
 
 /* How to reduce the items of a range to one value, called their sum here.  `combine` must be
  * associative; it need not be commutative. */
-typedef struct weft_reducer {
+typedef struct weft_par_reducer {
     size_t size;          /* bytes of a value */
     const void *identity; /* the value of an empty sum; NULL: zero bytes */
     /* Adds the items with the indices [lo, hi), in this order, to *value, the left operand. */
@@ -38,42 +38,44 @@ typedef struct weft_reducer {
     /* Adds *right, the right operand, to *value, the left operand. */
     void (*combine)(void *value, const void *right, void *arg);
     void *arg; /* passed to both */
-} weft_reducer;
+} weft_par_reducer;
 
 /* Stores the sum of [begin, end) in *out.  -EINVAL: an argument is missing, size is 0, or begin >
  * end; -ECANCELED, -ETIMEDOUT: *out is the sum of some chunks. */
-WEFT_API int weft_reduce(size_t begin, size_t end, size_t grain, const weft_reducer *reducer,
-                         void *out);
+WEFT_API int weft_par_reduce(void *out, size_t begin, size_t end, size_t grain,
+                             const weft_par_reducer *reducer);
 
 /* Calls fn(item, result, arg) for each of `count` items of one array, with the element of the same
  * index in the other; both may be the same array.  -EINVAL: an argument is missing; -ECANCELED,
  * -ETIMEDOUT: some items were not mapped. */
-WEFT_API int weft_map(const void *items, size_t item_size, void *results, size_t result_size,
-                      size_t count, void (*fn)(const void *item, void *result, void *arg),
-                      void *arg);
+WEFT_API int weft_par_map(const void *items, size_t item_size, void *results, size_t result_size,
+                          size_t count, void (*fn)(const void *item, void *result, void *arg),
+                          void *arg);
 
 /* Replaces each item by the sum of itself and all items before it.  `combine` is that of
- * weft_reducer.  Does not check for cancellation.  -EINVAL: an argument is missing, size is 0 or
+ * weft_par_reducer.  Does not check for cancellation.  -EINVAL: an argument is missing, size is 0
+ *                    or
  * above 256. */
-WEFT_API int weft_scan(void *items, size_t count, size_t size,
-                       void (*combine)(void *value, const void *right, void *arg), void *arg);
-/* weft_scan for numbers; integers wrap around.  Sums of doubles are rounded in a different order
- * than by a plain loop.  -EINVAL: items is NULL. */
-WEFT_API int weft_scan_i64(int64_t *items, size_t count);
-WEFT_API int weft_scan_f64(double *items, size_t count);
+WEFT_API int weft_par_scan(void *items, size_t count, size_t size,
+                           void (*combine)(void *value, const void *right, void *arg), void *arg);
+/* weft_par_scan for numbers; integers wrap around.  Sums of doubles are rounded in a different
+ * order than by a plain loop.  -EINVAL: items is NULL. */
+WEFT_API int weft_par_scan_i64(int64_t *items, size_t count);
+WEFT_API int weft_par_scan_f64(double *items, size_t count);
 
 /* Returns a negative number if a goes before b, a positive one if a goes after b, 0 if both orders
  * are allowed. */
-typedef int (*weft_compare)(const void *a, const void *b, void *arg);
+typedef int (*weft_compare_fn)(const void *a, const void *b, void *arg);
 
 /* Sorts `count` items of `size` bytes.  Allocates a second array of the same size; without memory
  * it sorts in place, on the calling worker only and slowly.  -EINVAL: an argument is missing, or
  * size is 0. */
-WEFT_API int weft_sort(void *items, size_t count, size_t size, weft_compare compare, void *arg);
-/* Sorts as weft_sort does, and equal items keep their order.  -EINVAL: an argument is missing, or
- * size is 0; -ENOMEM: nothing was changed. */
-WEFT_API int weft_sort_stable(void *items, size_t count, size_t size, weft_compare compare,
-                              void *arg);
+WEFT_API int weft_par_sort(void *items, size_t count, size_t size, weft_compare_fn compare,
+                           void *arg);
+/* Sorts as weft_par_sort does, and equal items keep their order.  -EINVAL: an argument is missing,
+ * or size is 0; -ENOMEM: nothing was changed. */
+WEFT_API int weft_par_sort_stable(void *items, size_t count, size_t size, weft_compare_fn compare,
+                                  void *arg);
 
 WEFT_END
 

@@ -3,11 +3,11 @@
  * weft/poll.h - stackless tasks: state machines of a few hundred bytes, for millions of them.
  *
  * A poll task is a function that never waits.  It does what it can.  If it has to wait, it arranges
- * to be woken, records its position in its state and returns WEFT_PENDING.  After it was woken it
- * is called again, on any worker; spurious calls are possible.  When it returns WEFT_READY it has
- * ended.  Its handle is like that of any other task: weft_await, weft_cancel and the rest of task.h
- * work on it.  A cancellation makes the runtime call it again; futures then return -ECANCELED, and
- * so does weft_check, for state machines that wait by wakers of their own.
+ * to be woken, records its position in its state and returns WEFT_POLL_PENDING.  After it was woken
+ * it is called again, on any worker; spurious calls are possible.  When it returns WEFT_POLL_READY
+ * it has ended.  Its handle is like that of any other task: weft_await, weft_cancel and the rest of
+ * task.h work on it.  A cancellation makes the runtime call it again; futures then return
+ * -ECANCELED, and so does weft_check, for state machines that wait by wakers of their own.
  *
  * Most state machines wait for futures.  A future is a struct of the caller that waits for one
  * thing: the end of a sleep or of a task, a lock, an item of a channel.  The caller initialises it,
@@ -17,19 +17,19 @@
  *
  *     struct state { int step; weft_sleep_future nap; };
  *
- *     static weft_poll wait_twice(weft_cx *cx, void *arg, intptr_t *result)
+ *     static weft_poll_result wait_twice(weft_cx *cx, void *arg, intptr_t *result)
  *     {
  *         struct state *state = arg;
  *         for (; state->step < 2; state->step++) {
  *             if (state->nap.future.poll == NULL) {
- *                 weft_sleep_future_init(&state->nap, weft_in(WEFT_SECOND));
+ *                 weft_sleep_future_init(&state->nap, weft_time_after(WEFT_SECOND));
  *             }
- *             if (weft_poll_future(cx, &state->nap.future, result) == WEFT_PENDING) {
- *                 return WEFT_PENDING;
+ *             if (weft_future_poll(&state->nap.future, cx, result) == WEFT_POLL_PENDING) {
+ *                 return WEFT_POLL_PENDING;
  *             }
  *             state->nap.future.poll = NULL;
  *         }
- *         return WEFT_READY;
+ *         return WEFT_POLL_READY;
  *     }
  *
  * Inside a poll task no other call of Weft may wait: a check stops the process if one would, except
@@ -44,7 +44,7 @@
 
 WEFT_BEGIN
 
-typedef enum weft_poll { WEFT_PENDING, WEFT_READY } weft_poll;
+typedef enum weft_poll_result { WEFT_POLL_PENDING, WEFT_POLL_READY } weft_poll_result;
 
 /* The context of one poll: the task that is being polled. */
 typedef struct weft_cx weft_cx;
@@ -53,8 +53,9 @@ typedef struct weft_cx weft_cx;
 typedef struct weft_waker weft_waker;
 
 /* The function of a poll task.  It writes its result to *result, which is 0 before, and returns
- * WEFT_READY; or it returns WEFT_PENDING.  A result < 0 is a negative errno: the task failed. */
-typedef weft_poll (*weft_poll_fn)(weft_cx *cx, void *state, intptr_t *result);
+ * WEFT_POLL_READY; or it returns WEFT_POLL_PENDING.  A result < 0 is a negative errno: the task
+ * failed. */
+typedef weft_poll_result (*weft_poll_fn)(weft_cx *cx, void *state, intptr_t *result);
 
 /* A state up to this size lies in the task itself, which has 256 bytes in total; a larger one is
  * allocated. */
@@ -93,33 +94,33 @@ WEFT_API weft_waker *weft_waker_ref(weft_waker *waker);
 /* Wakes the task: it is polled at least once after this call.  May be called from any thread, any
  * number of times.  Does nothing if the task or its runtime has ended, or for NULL.  Never waits.
  */
-WEFT_API void weft_wake(weft_waker *waker);
+WEFT_API void weft_waker_wake(weft_waker *waker);
 
 /* Gives a reference back.  NULL is allowed. */
-WEFT_API void weft_waker_drop(weft_waker *waker);
+WEFT_API void weft_waker_unref(weft_waker *waker);
 
 /* ---- futures ------------------------------------------------------------------------------- */
 
 /* The first member of every future, also of user-defined ones.  All zeros is no future. */
 typedef struct weft_future weft_future;
 struct weft_future {
-    /* Polls it, with the results of weft_poll_fn.  Not called again after WEFT_READY. */
-    weft_poll (*poll)(weft_cx *cx, weft_future *self, intptr_t *result);
+    /* Polls it, with the results of weft_poll_fn.  Not called again after WEFT_POLL_READY. */
+    weft_poll_result (*poll)(weft_cx *cx, weft_future *self, intptr_t *result);
     /* Releases what the future holds; it is not polled again.  NULL: nothing to do. */
     void (*drop)(weft_future *self);
 };
 
-/* Polls a future from inside a poll function; never waits.  Returns WEFT_PENDING, or WEFT_READY
- * with the future's result in *result. */
-WEFT_API weft_poll weft_poll_future(weft_cx *cx, weft_future *future, intptr_t *result);
+/* Polls a future from inside a poll function; never waits.  Returns WEFT_POLL_PENDING, or
+ * WEFT_POLL_READY with the future's result in *result. */
+WEFT_API weft_poll_result weft_future_poll(weft_future *future, weft_cx *cx, intptr_t *result);
 
 /* Drops a future: it stops waiting, and what was granted to it meanwhile goes to the next waiter.
  * Does nothing if it was dropped before or was ready.  NULL is allowed.  Never waits. */
-WEFT_API void weft_drop_future(weft_future *future);
+WEFT_API void weft_future_drop(weft_future *future);
 
 /* Waits for a future in a green thread and returns its result, which is -ECANCELED or -ETIMEDOUT
  * only if the future itself returns that.  -EPERM: not in a green thread; -EINVAL: NULL. */
-WEFT_API intptr_t weft_await_future(weft_future *future);
+WEFT_API intptr_t weft_future_await(weft_future *future);
 
 /* Waits for a point in time, as weft_sleep_until.  Result: 0, -ECANCELED, -ETIMEDOUT. */
 typedef struct weft_sleep_future {

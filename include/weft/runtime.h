@@ -33,7 +33,7 @@ enum weft_order {
 
 /* The kernel interface for I/O.  If the kernel refuses io_uring, at the start or later, the runtime
  * uses epoll instead.  A library built without io_uring rejects WEFT_IO_URING with -EINVAL.
- * weft_stats.io gives the interface in use. */
+ * weft_runtime_stats.io gives the interface in use. */
 enum weft_io {
     WEFT_IO_AUTO, /* $WEFT_IO (auto, epoll or uring), else epoll */
     WEFT_IO_EPOLL,
@@ -68,8 +68,8 @@ typedef struct weft_hog {
     int64_t ran_ns; /* the length of its slice so far */
 } weft_hog;
 
-typedef struct weft_options {
-    uint32_t size; /* sizeof(weft_options), or 0 */
+typedef struct weft_runtime_options {
+    uint32_t size; /* sizeof(weft_runtime_options), or 0 */
     /* 0: $WEFT_WORKERS, else $RAYA_NUM_THREADS (the name in one of the published designs), else the
      * number of CPUs the process may use.  The first of the two variables that is set must be a
      * valid number, even if `workers` is not 0. */
@@ -86,7 +86,7 @@ typedef struct weft_options {
     size_t tasks_max;       /* limit of live tasks; 0: no limit */
     size_t stack_size; /* default stack size; 0: $WEFT_STACK (bytes, or 128K, 1M), else 64 KiB */
     uint64_t seed;     /* seed of the random choice of victims; 0: from the clock */
-    uint32_t trace_events; /* events kept per worker; 0: no trace until weft_trace_start */
+    uint32_t trace_events; /* events kept per worker; 0: no trace until weft_runtime_trace_start */
 
     /* Called for a task that failed and whose handle was dropped without reading its result.  Runs
      * when no task is left to run; in a runtime that is always busy the monitor calls it after
@@ -120,9 +120,9 @@ typedef struct weft_options {
      * hogs are not reported. */
     void (*on_hog)(void *context, const weft_hog *hog);
 
-    uint32_t blocking_max;    /* threads for weft_blocking; 0: $WEFT_BLOCKING_MAX, else 512 */
+    uint32_t blocking_max;    /* threads for weft_blocking_call; 0: $WEFT_BLOCKING_MAX, else 512 */
     int64_t blocking_idle_ns; /* idle time after which such a thread ends; 0: 10 s */
-} weft_options;
+} weft_runtime_options;
 
 /*
  * Opens a runtime, runs fn(arg) as its first task, waits for the end of that task, and closes the
@@ -136,12 +136,13 @@ typedef struct weft_options {
  * -EDEADLK          all tasks waited for each other
  * -EPERM            called from inside a task, or in a child process after fork
  */
-WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options);
+WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_runtime_options *options);
 
 /*
  * Opens a runtime and starts its workers.  *out belongs to the caller until weft_runtime_close.
  *
- * -EINVAL           `out` is NULL, or invalid options or environment: see weft_options_check
+ * -EINVAL           `out` is NULL, or invalid options or environment: see
+ *                   weft_runtime_options_check
  * -ENOMEM, -EAGAIN  no memory, or the system starts no more threads
  * -EPERM            called in a child process after fork
  *
@@ -152,7 +153,7 @@ WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options);
  * the task's function ends the child with a message.  Descriptors are shared with the parent, as
  * after any fork.
  */
-WEFT_API int weft_runtime_open(weft_runtime **out, const weft_options *options);
+WEFT_API int weft_runtime_open(weft_runtime **out, const weft_runtime_options *options);
 
 /*
  * Cancels every task, waits for them up to timeout_ns (negative: no limit), and frees the runtime.
@@ -189,11 +190,12 @@ WEFT_API unsigned weft_runtime_workers(const weft_runtime *runtime);
 
 /* Checks the options and the current environment as weft_runtime_open would.  Returns 0, or -EINVAL
  * with a sentence in `text` that names the option or the variable.  `text` may be NULL. */
-WEFT_API int weft_options_check(const weft_options *options, char *text, size_t text_size);
+WEFT_API int weft_runtime_options_check(const weft_runtime_options *options, char *text,
+                                        size_t text_size);
 
 /*
  * Stops every worker at its next scheduling point and returns when all of them stand still; a
- * parked worker already does.  Until weft_start_the_world no task except the caller runs.  Calls of
+ * parked worker already does.  Until weft_world_start no task except the caller runs.  Calls of
  * one caller nest; another caller waits until the world was started again.  A calling task is
  * suspended while it waits for that; a non-worker thread is blocked.
  *
@@ -204,10 +206,10 @@ WEFT_API int weft_options_check(const weft_options *options, char *text, size_t 
  *
  * 0; -EINVAL: NULL; -EPERM: called in a child process after fork.
  */
-WEFT_API int weft_stop_the_world(weft_runtime *runtime);
-/* Undoes one weft_stop_the_world of the same task or thread; the last one lets the workers run.
+WEFT_API int weft_world_stop(weft_runtime *runtime);
+/* Undoes one weft_world_stop of the same task or thread; the last one lets the workers run.
  * -EPERM: the caller did not stop it; -EINVAL: NULL. */
-WEFT_API int weft_start_the_world(weft_runtime *runtime);
+WEFT_API int weft_world_start(weft_runtime *runtime);
 
 WEFT_END
 

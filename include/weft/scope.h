@@ -30,7 +30,7 @@ typedef struct weft_scope_options {
 } weft_scope_options;
 
 typedef struct weft_scope {
-    uint64_t private_data[20];
+    uint64_t opaque[20];
 } weft_scope;
 
 /* Opens a scope owned by the calling green thread.  Never waits.  -EPERM: not inside a green
@@ -59,8 +59,8 @@ WEFT_API int weft_scope_cancel(weft_scope *scope, int error);
 WEFT_API int weft_scope_close(weft_scope *scope);
 
 /* Closes the scope if it is open and ignores its error: for
- * __attribute__((cleanup(weft_scope_end))). */
-WEFT_API void weft_scope_end(weft_scope *scope);
+ * __attribute__((cleanup(weft_scope_auto_close))). */
+WEFT_API void weft_scope_auto_close(weft_scope *scope);
 
 WEFT_END
 

@@ -67,23 +67,23 @@ WEFT_API int weft_signal_wait(const sigset_t *set, siginfo_t *info);
  */
 WEFT_API weft_case weft_case_signal(const sigset_t *set, siginfo_t *info);
 
-typedef struct weft_drain_options {
+typedef struct weft_scope_drain_options {
     uint32_t size;
     const sigset_t *signals; /* the signals that begin the shutdown; NULL: SIGINT and SIGTERM */
-    int64_t patience_ns;     /* grace period of the tasks; 0: 10 s; WEFT_NEVER: no limit */
+    int64_t grace_ns;        /* grace period of the tasks; 0: 10 s; WEFT_NEVER: no limit */
     /* Called in a task of its own after the listener was closed, with the number of the signal: for
      * example to end connections that wait for their next request.  It may wait; the grace period
      * begins when it returns.  NULL: none. */
     void (*on_begin)(void *context, int number);
     void *context;
-} weft_drain_options;
+} weft_scope_drain_options;
 
 /*
  * For a scope whose tasks serve until a signal comes: waits for the tasks and closes the scope, as
  * weft_scope_close does.  After the signal
  *
  *   1. the listener is closed: an accept returns -EBADF and new connections are refused (-1: there
- *      is no listener); its number is not reused before weft_drain returns
+ *      is no listener); its number is not reused before weft_scope_drain returns
  *   2. on_begin is called
  *   3. the tasks may end on their own, until the grace period is over or another signal comes
  *   4. the remaining tasks are cancelled and waited for
@@ -92,14 +92,15 @@ typedef struct weft_drain_options {
  *     ...
  *     weft_scope_open(&scope, NULL);
  *     weft_scope_go(&scope, accept_loop, &server);     each connection another weft_scope_go
- *     int rc = weft_drain(&scope, server.fd, NULL);
+ *     int rc = weft_scope_drain(&scope, server.fd, NULL);
  *
  * A task of the scope that fails cancels the others, as in any scope.  So a connection should
  * return 0 even after an error, and so should a loop whose accept returned -EBADF.  After -EMFILE
  * or -ENFILE the loop should continue, or the server ends under its highest load (examples/http.c
- * has such a loop, and an on_begin that ends idle connections).  Without a signal weft_drain ends
- * with the last task, and the listener stays open.  If no descriptor is free to wait for signals,
- * it checks for them every 10 ms.  Suspends the calling green thread, which must own the scope.
+ * has such a loop, and an on_begin that ends idle connections).  Without a signal weft_scope_drain
+ * ends with the last task, and the listener stays open.  If no descriptor is free to wait for
+ * signals, it checks for them every 10 ms.  Suspends the calling green thread, which must own the
+ * scope.
  *
  * 0            all tasks ended on their own
  * -ETIMEDOUT   some tasks had to be cancelled after the grace period
@@ -110,7 +111,8 @@ typedef struct weft_drain_options {
  * else         the first error of the scope, or the error that prevented the wait for signals: then
  *              all tasks were cancelled
  */
-WEFT_API int weft_drain(weft_scope *scope, int listener, const weft_drain_options *options);
+WEFT_API int weft_scope_drain(weft_scope *scope, int listener,
+                              const weft_scope_drain_options *options);
 
 #endif
 

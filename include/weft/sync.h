@@ -13,13 +13,13 @@
  *           taken.  A call that need not wait succeeds even if the task was cancelled.  No call has
  *           a timeout parameter; use the task's deadline:
  *
- *               weft_time old = weft_deadline_sooner(weft_in(5 * WEFT_MILLISECOND));
+ *               weft_time old = weft_deadline_tighten(weft_time_after(5 * WEFT_MILLISECOND));
  *               int rc = weft_sem_acquire(&connections, 1);
- *               weft_deadline(old);
+ *               weft_deadline_set(old);
  *
  *           A non-worker thread has no deadline and cannot be cancelled; it waits without limit.  A
  *           cancelled task that must lock something to clean up raises a shield for that:
- *           weft_shield(1), weft_mutex_lock ... weft_shield(0).
+ *           weft_shield_begin(), weft_mutex_lock ... weft_shield_end().
  * Grants:   what was granted to a waiting task belongs to it, even if the task is cancelled at that
  *           moment: the call succeeds, and the task's next wait returns -ECANCELED.
  * Order:    waiters are served first come, first served, except by the mutex: see there.
@@ -49,7 +49,7 @@ WEFT_BEGIN
  * that ends leaves its mutexes locked.
  */
 typedef struct weft_mutex {
-    uint64_t private_data[7];
+    uint64_t opaque[7];
 } weft_mutex;
 
 /*
@@ -88,7 +88,7 @@ WEFT_API int weft_mutex_is_locked(const weft_mutex *mutex);
  * which is allowed.  A task that may fail while it reads should unlock in a cleanup.
  */
 typedef struct weft_rwlock {
-    uint64_t private_data[8];
+    uint64_t opaque[8];
 } weft_rwlock;
 
 /*
@@ -100,13 +100,13 @@ typedef struct weft_rwlock {
  * -ECANCELED   the task was cancelled; the lock is not held
  * -ETIMEDOUT   the task's deadline passed; the lock is not held
  */
-WEFT_API int weft_rwlock_read(weft_rwlock *rwlock);
-WEFT_API int weft_rwlock_write(weft_rwlock *rwlock);
+WEFT_API int weft_rwlock_rdlock(weft_rwlock *rwlock);
+WEFT_API int weft_rwlock_wrlock(weft_rwlock *rwlock);
 
 /* Lock it for reading, or for writing, if that is possible at once; never wait.  Return 0; -EAGAIN:
  * it is locked, also by the caller, or others wait for it; -EINVAL: NULL. */
-WEFT_API int weft_rwlock_try_read(weft_rwlock *rwlock);
-WEFT_API int weft_rwlock_try_write(weft_rwlock *rwlock);
+WEFT_API int weft_rwlock_try_rdlock(weft_rwlock *rwlock);
+WEFT_API int weft_rwlock_try_wrlock(weft_rwlock *rwlock);
 
 /* Releases one read lock, or the caller's write lock; never waits.  -EPERM: another holder has the
  * write lock, or it is not locked; -EINVAL: NULL. */
@@ -117,11 +117,11 @@ WEFT_API int weft_rwlock_unlock(weft_rwlock *rwlock);
 /* A number of permits.  Permits have no owner: any task or thread may release what another one
  * acquired. */
 typedef struct weft_sem {
-    uint64_t private_data[4];
+    uint64_t opaque[4];
 } weft_sem;
 
 /* The maximum number of permits of one semaphore. */
-#define WEFT_PERMITS_MAX UINT32_MAX
+#define WEFT_SEM_PERMITS_MAX UINT32_MAX
 
 /* Initialiser with an initial number of permits; all zeros has none. */
 /* clang-format off */
@@ -147,7 +147,7 @@ WEFT_API int weft_sem_acquire(weft_sem *sem, uint32_t count);
 WEFT_API int weft_sem_try_acquire(weft_sem *sem, uint32_t count);
 
 /* Adds `count` permits; never waits.  -EINVAL: NULL, or a count of 0; -EOVERFLOW: there would be
- * more than WEFT_PERMITS_MAX; no permit was added. */
+ * more than WEFT_SEM_PERMITS_MAX; no permit was added. */
 WEFT_API int weft_sem_release(weft_sem *sem, uint32_t count);
 
 /* Returns the number of free permits at this moment.  -EINVAL: NULL. */
@@ -157,7 +157,7 @@ WEFT_API int64_t weft_sem_permits(const weft_sem *sem);
 
 /* Lets tasks and threads wait until a condition that a mutex protects may have become true. */
 typedef struct weft_cond {
-    uint64_t private_data[4];
+    uint64_t opaque[4];
 } weft_cond;
 
 /*

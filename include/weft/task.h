@@ -5,7 +5,7 @@
  *     weft_task *t = weft_go(work, arg);     starts it now
  *     intptr_t result = weft_await(t);       waits for its end
  *
- * Handles:  a handle is a counted reference.  weft_await and weft_drop consume it.
+ * Handles:  a handle is a counted reference.  weft_await and weft_task_unref consume it.
  * Waiting:  a call that "waits" suspends the calling task, never its worker's thread.  On a
  *           non-worker thread it blocks that thread.
  * Cancel:   a call that waits returns -ECANCELED once the calling task was cancelled, and
@@ -15,8 +15,8 @@
  *           should call weft_check.
  * Blocking: a blocking system call or a long computation keeps the worker's thread.  Other workers
  *           continue, and after 10 ms another thread, a spare, runs the worker's other tasks.
- *           weft_check in a long loop lets other tasks run; weft_blocking calls a function on a
- *           thread of the blocking pool.
+ *           weft_check in a long loop lets other tasks run; weft_blocking_call calls a function on
+ *           a thread of the blocking pool.
  * Stacks:   64 KiB are usable unless the options say otherwise (16 KiB .. 64 MiB, rounded up to a
  *           power of two).  A stack overflow is reported and ends the process.  Compile with
  *           -fstack-clash-protection, which Weft's pkg-config and CMake files add: without it a
@@ -123,18 +123,18 @@ WEFT_API int weft_await_all(weft_task **tasks, size_t count, intptr_t *results);
  * -EPERM                   in a child process after fork
  * With the last four the caller keeps the handles.
  */
-WEFT_API int weft_race(weft_task **tasks, size_t count, intptr_t *result);
+WEFT_API int weft_await_first(weft_task **tasks, size_t count, intptr_t *result);
 
 /* Adds a handle of the same task, to be dropped or awaited on its own.  Returns its argument, which
  * must not be NULL. */
 WEFT_API weft_task *weft_task_ref(weft_task *task);
 
 /* Consumes the handle; the task continues.  NULL is allowed.  Never waits. */
-WEFT_API void weft_drop(weft_task *task);
+WEFT_API void weft_task_unref(weft_task *task);
 
 /* Cancels the task: its current wait and all later waits return -ECANCELED, except while the task
- * is shielded (weft_shield).  Does not wait for the task.  Returns 0, also if the task has ended;
- * -EINVAL for NULL. */
+ * is shielded (weft_shield_begin).  Does not wait for the task.  Returns 0, also if the task has
+ * ended; -EINVAL for NULL. */
 WEFT_API int weft_cancel(weft_task *task);
 
 /* Cancellation point for loops that compute.  Yields if the task has used up its budget or another
@@ -142,10 +142,11 @@ WEFT_API int weft_cancel(weft_task *task);
  * returns 0. */
 WEFT_API int weft_check(void);
 
-/* Raises (on != 0) or lowers (on == 0) the calling task's shield.  While the shield depth is above
- * 0, cancellation and deadlines have no effect.  Returns 0; -EOVERFLOW: the depth is 255 already;
+/* Increase and decrease the shield depth of the calling task.  While the depth is above 0,
+ * cancellation and deadlines have no effect.  Return 0; -EOVERFLOW: the depth is 255 already;
  * -EINVAL: the depth is 0; -EPERM: not inside a task. */
-WEFT_API int weft_shield(int on);
+WEFT_API int weft_shield_begin(void);
+WEFT_API int weft_shield_end(void);
 
 /* Lets other tasks run.  Returns 0, or -ECANCELED or -ETIMEDOUT after it has yielded.  Outside a
  * task it calls sched_yield. */
@@ -153,13 +154,13 @@ WEFT_API int weft_yield(void);
 
 /* Sets the calling task's deadline, after which its waits return -ETIMEDOUT (WEFT_NEVER: none), and
  * returns the old one.  A later deadline replaces an earlier one; to only ever tighten it use
- * weft_deadline_sooner.  Deadlines are per task.  A new task has none, with two exceptions: a task
- * of a scope has the scope's, and a fork (weft/fork.h), also one of weft_for, has its caller's.
- * Outside a task it does nothing and returns WEFT_NEVER. */
-WEFT_API weft_time weft_deadline(weft_time deadline);
+ * weft_deadline_tighten.  Deadlines are per task.  A new task has none, with two exceptions: a task
+ * of a scope has the scope's, and a fork (weft/par_fork.h), also one of weft_par_for, has its
+ * caller's. Outside a task it does nothing and returns WEFT_NEVER. */
+WEFT_API weft_time weft_deadline_set(weft_time deadline);
 /* Sets the calling task's deadline unless the present one is earlier; returns the old one.  Outside
  * a task it does nothing and returns WEFT_NEVER. */
-WEFT_API weft_time weft_deadline_sooner(weft_time deadline);
+WEFT_API weft_time weft_deadline_tighten(weft_time deadline);
 
 /* Returns the calling task; NULL outside a task.  Borrowed: adds no handle. */
 WEFT_API weft_task *weft_self(void);
@@ -168,10 +169,11 @@ WEFT_API weft_task *weft_self(void);
  * ids in blocks, so ids do not count tasks. */
 WEFT_API uint64_t weft_task_id(const weft_task *task);
 
-/* on != 0: pins the calling task to its present thread.  on == 0: undoes one such call.  Returns 0;
- * -EINVAL: `on` is 0 and the task is not pinned; -EOVERFLOW: it is pinned 65535 times already;
+/* weft_pin_begin pins the calling task to its present thread; weft_pin_end undoes one such call.
+ * Return 0; -EOVERFLOW: the task is pinned 65535 times already; -EINVAL: the task is not pinned;
  * -EPERM: not inside a task. */
-WEFT_API int weft_pin(int on);
+WEFT_API int weft_pin_begin(void);
+WEFT_API int weft_pin_end(void);
 
 /* ---- failing --------------------------------------------------------------------------------- */
 
@@ -187,9 +189,9 @@ typedef struct weft_cleanup {
 /* Pushes a cleanup on the calling task's list.  Only inside a green thread: any other caller ends
  * the process with a message. */
 WEFT_API void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg);
-/* Removes the newest cleanup, which `cleanup` must be; runs it if `run` is not 0.  Only inside a
+/* Removes the newest cleanup, which `cleanup` must be; runs it if `run` is true.  Only inside a
  * green thread. */
-WEFT_API void weft_cleanup_pop(weft_cleanup *cleanup, int run);
+WEFT_API void weft_cleanup_pop(weft_cleanup *cleanup, bool run);
 
 /* Ends the calling task from any call depth with the result `error` (a negative errno) and a
  * message.  Runs the task's cleanups first, newest first, behind a shield; they may wait.  If a
@@ -210,38 +212,38 @@ typedef uint32_t weft_key;
 /* Creates a key for the whole process; keys are never freed.  At the end of each task `destroy`, if
  * not NULL, is called with the task's value unless that is NULL.  -EAGAIN: there are 64 keys
  * already; -EINVAL: `out` is NULL. */
-WEFT_API int weft_key_new(weft_key *out, void (*destroy)(void *value));
+WEFT_API int weft_key_create(weft_key *out, void (*destroy)(void *value));
 
 /* Returns the address of the calling task's value for the key; the value is NULL at first.  Returns
  * NULL if there is no memory, the key does not exist, or the caller is not a task. */
-WEFT_API void **weft_local(weft_key key);
+WEFT_API void **weft_key_slot(weft_key key);
 
 /* ---- inspecting tasks ------------------------------------------------------------------------ */
 
-enum weft_state {
-    WEFT_CREATED,  /* has not run yet */
-    WEFT_RUNNABLE, /* is queued, or about to be */
-    WEFT_RUNNING,
-    WEFT_BLOCKED, /* waits: see weft_info.wait */
-    WEFT_COMPLETED,
-    WEFT_FAILED,    /* ended with a result < 0 */
-    WEFT_CANCELLED, /* ended with -ECANCELED after it was cancelled */
+enum weft_task_state {
+    WEFT_TASK_CREATED, /* has not run yet */
+    WEFT_TASK_READY,   /* is queued, or about to be */
+    WEFT_TASK_RUNNING,
+    WEFT_TASK_BLOCKED, /* waits: see weft_task_info.wait */
+    WEFT_TASK_COMPLETED,
+    WEFT_TASK_FAILED,    /* ended with a result < 0 */
+    WEFT_TASK_CANCELLED, /* ended with -ECANCELED after it was cancelled */
 };
 
 /* What a task waits for. */
 enum weft_wait {
     WEFT_WAIT_NOTHING,
-    WEFT_WAIT_TASK,        /* the end of a task, `wait_object` */
-    WEFT_WAIT_TASKS,       /* the end of the first of several tasks: weft_race */
-    WEFT_WAIT_OUTER_TASK,  /* the end of a task of another runtime */
-    WEFT_WAIT_OUTER_TASKS, /* the first of several tasks, some of them of another runtime */
-    WEFT_WAIT_SCOPE,       /* the end of all tasks of a scope */
-    WEFT_WAIT_ROOM,        /* admission of a spawn: a limit of the runtime is reached */
-    WEFT_WAIT_WORLD,       /* another caller to start the world again */
-    WEFT_WAIT_TIME,        /* a point in time */
-    WEFT_WAIT_WAKER,       /* a wake-up of this poll task */
-    WEFT_WAIT_BLOCKING,    /* a function on a thread of the blocking pool: weft_blocking */
-    WEFT_WAIT_MUTEX,       /* a mutex, `wait_object`; likewise for the kinds below */
+    WEFT_WAIT_TASK,           /* the end of a task, `wait_object` */
+    WEFT_WAIT_TASKS,          /* the end of the first of several tasks: weft_await_first */
+    WEFT_WAIT_EXTERNAL_TASK,  /* the end of a task of another runtime */
+    WEFT_WAIT_EXTERNAL_TASKS, /* the first of several tasks, some of them of another runtime */
+    WEFT_WAIT_SCOPE,          /* the end of all tasks of a scope */
+    WEFT_WAIT_ADMISSION,      /* admission of a spawn: a limit of the runtime is reached */
+    WEFT_WAIT_WORLD,          /* another caller to start the world again */
+    WEFT_WAIT_TIME,           /* a point in time */
+    WEFT_WAIT_WAKER,          /* a wake-up of this poll task */
+    WEFT_WAIT_BLOCKING,       /* a function on a thread of the blocking pool: weft_blocking_call */
+    WEFT_WAIT_MUTEX,          /* a mutex, `wait_object`; likewise for the kinds below */
     WEFT_WAIT_RWLOCK,
     WEFT_WAIT_SEMAPHORE,
     WEFT_WAIT_CONDITION,
@@ -254,17 +256,17 @@ enum weft_wait {
     WEFT_WAIT_SELECT,   /* the first of several cases; no object */
     WEFT_WAIT_READABLE, /* a descriptor; `wait_object` is its number */
     WEFT_WAIT_WRITABLE,
-    WEFT_WAIT_OUTER_SELECT, /* the first of several cases, some of them external; no object */
+    WEFT_WAIT_EXTERNAL_SELECT, /* the first of several cases, some of them external; no object */
     WEFT_WAIT_KINDS
 };
 
-#define WEFT_NAME_SIZE 32
+#define WEFT_TASK_NAME_SIZE 32
 
-typedef struct weft_info {
+typedef struct weft_task_info {
     uint64_t id;
     uint64_t parent_id; /* the task that spawned it; 0: a thread did */
-    char name[WEFT_NAME_SIZE];
-    enum weft_state state;
+    char name[WEFT_TASK_NAME_SIZE];
+    enum weft_task_state state;
     enum weft_wait wait; /* if blocked */
     const void *wait_object;
     uint64_t wait_task_id; /* if it waits for one task */
@@ -282,23 +284,13 @@ typedef struct weft_info {
     bool is_cancelled; /* weft_cancel was called */
     bool is_pinned;
     bool is_detached;
-} weft_info;
+} weft_task_info;
 
 /* Fills *out with a snapshot of the task.  Never waits.  -EINVAL: NULL. */
-WEFT_API int weft_task_info(const weft_task *task, weft_info *out);
+WEFT_API int weft_task_get_info(const weft_task *task, weft_task_info *out);
 
-/* The state names of the five designs that Weft unites, S0 to S4 in docs/promises.md. */
-enum weft_style {
-    WEFT_STYLE_WEFT,    /* created ready running blocked completed failed cancelled */
-    WEFT_STYLE_STEAL,   /* S0: Ready Running Blocked Complete */
-    WEFT_STYLE_REACTOR, /* S1: Ready Running Suspended Resumed Completed Failed */
-    WEFT_STYLE_PLAN,    /* S2: Created Running Suspended Resumed Completed Failed */
-    WEFT_STYLE_PROCESS, /* S3: Ready Running Blocked Idle Complete */
-    WEFT_STYLE_POLL,    /* S4: IDLE SCHEDULED RUNNING COMPLETE */
-};
-
-/* Returns the name of the state in the given style; never NULL. */
-WEFT_API const char *weft_state_name(const weft_info *info, enum weft_style style);
+/* Returns the name of the state, such as "blocked"; never NULL. */
+WEFT_API const char *weft_task_state_name(enum weft_task_state state);
 /* Returns a word for what a task waits for; never NULL. */
 WEFT_API const char *weft_wait_name(enum weft_wait wait);
 

@@ -24,14 +24,14 @@ WEFT_BEGIN
 WEFT_API weft_time weft_now(void);
 
 /*
- * Returns the point in time `ns` nanoseconds from now, for weft_deadline and weft_sleep_until;
+ * Returns the point in time `ns` nanoseconds from now, for weft_deadline_set and weft_sleep_until;
  * WEFT_NEVER if it would overflow.  A negative number gives a point in the past.
  *
- *     weft_time old = weft_deadline_sooner(weft_in(5 * WEFT_SECOND));
+ *     weft_time old = weft_deadline_tighten(weft_time_after(5 * WEFT_SECOND));
  *     ... after 5 seconds each call that waits returns -ETIMEDOUT ...
- *     weft_deadline(old);
+ *     weft_deadline_set(old);
  */
-WEFT_API weft_time weft_in(int64_t ns);
+WEFT_API weft_time weft_time_after(int64_t ns);
 
 /*
  * Waits for `ns` nanoseconds; 0 only yields.
@@ -58,7 +58,7 @@ enum weft_missed {
 /* Ticks at equal distances.  Belongs to one task or thread at a time; needs no clean-up. */
 typedef struct weft_interval {
     weft_time next; /* when the next tick comes */
-    int64_t period; /* in nanoseconds */
+    int64_t period_ns;
     enum weft_missed missed;
 } weft_interval;
 
@@ -68,7 +68,8 @@ typedef struct weft_interval {
  * 0
  * -EINVAL   NULL, a period that is not positive, or an unknown enum weft_missed
  */
-WEFT_API int weft_interval_init(weft_interval *interval, int64_t period, enum weft_missed missed);
+WEFT_API int weft_interval_init(weft_interval *interval, int64_t period_ns,
+                                enum weft_missed missed);
 
 /*
  * Waits for the next tick.

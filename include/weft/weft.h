@@ -4,7 +4,8 @@
  *
  * weft/net.h (addresses and connections) and weft/signals.h are left out.  They include
  * <sys/socket.h> and <signal.h>, whose names (send, listen, kill, ...) a program may use for its
- * own functions.  weft/fork_typed.h is left out because weft/fork.h is the usual way to fork.
+ * own functions.  weft/par_fork_typed.h is left out because weft/par_fork.h is the usual way to
+ *                 fork.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
@@ -19,11 +20,11 @@
 #include <weft/child.h>
 #include <weft/event.h>
 #include <weft/file.h>
-#include <weft/fork.h>
 #include <weft/future.h>
 #include <weft/io.h>
 #include <weft/obs.h>
 #include <weft/par.h>
+#include <weft/par_fork.h>
 #include <weft/poll.h>
 #include <weft/runtime.h>
 #include <weft/scope.h>

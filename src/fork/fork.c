@@ -25,26 +25,28 @@
 #include <errno.h>
 #include <string.h>
 
-#include <weft/fork_typed.h>
+#include <weft/par_fork_typed.h>
 
 #include "fork/fork.h"
 
-_Static_assert(offsetof(struct weft_forks, newest) == offsetof(struct weft_forks_front, newest) &&
-                   offsetof(struct weft_forks, marked) ==
-                       offsetof(struct weft_forks_front, marked) &&
-                   offsetof(struct weft_forks, asked) == offsetof(struct weft_forks_front, asked),
+_Static_assert(offsetof(struct weft_par_forks, newest) ==
+                       offsetof(struct weft_par_forks_front, newest) &&
+                   offsetof(struct weft_par_forks, marked) ==
+                       offsetof(struct weft_par_forks_front, marked) &&
+                   offsetof(struct weft_par_forks, requested) ==
+                       offsetof(struct weft_par_forks_front, requested),
                "the public inline functions use these fields");
 
 /* A caller with these forks runs each fork at once.  Also used when there is no memory for a split
  * deque. */
-struct weft_forks wf_forks_outside = {.asked = {WEFT_FORKS_ALONE}};
+struct weft_par_forks wf_forks_outside = {.requested = {WEFT_PAR_FORKS_AT_ONCE}};
 
 /* ---- tasks made of forks ------------------------------------------------------------------- */
 
 /* [owner]  Copies to the task what a fork inherits from its parent, which cannot end before the
  * fork does. */
 static void fork_inherit(struct wf_worker *worker, struct weft_task *task, struct weft_task *parent,
-                         const weft_fork *fork)
+                         const weft_par_fork *fork)
 {
     /* All relaxed: the task is not queued yet, and other threads read it only for information. */
     wf_store_relaxed(&task->fn, fork->fn);
@@ -68,7 +70,7 @@ static void fork_inherit(struct wf_worker *worker, struct weft_task *task, struc
 }
 
 /* [the task]  Makes a task of one of its forks and queues it.  False: out of memory. */
-static bool fork_to_task(struct wf_worker *worker, struct weft_task *self, weft_fork *fork)
+static bool fork_to_task(struct wf_worker *worker, struct weft_task *self, weft_par_fork *fork)
 {
     const struct wf_spawn spawn = {.fn = fork->fn, .arg = fork->arg, .has_handle = true};
     if (wf_task_make(worker, &spawn, &fork->task) != 0) {
@@ -96,9 +98,9 @@ static bool may_share(const struct wf_worker *worker, const struct weft_task *se
 
 /* [the task]  Links the forks from `marked` to the newest in the direction from old to new, and
  * sets `marked` to the newest.  So each record is linked only once. */
-static void link_newer(struct weft_forks *forks)
+static void link_newer(struct weft_par_forks *forks)
 {
-    weft_fork *fork = forks->newest;
+    weft_par_fork *fork = forks->newest;
     for (; fork != NULL && fork != forks->marked; fork = fork->older) {
         if (fork->older != NULL) {
             fork->older->newer = fork;
@@ -111,12 +113,12 @@ static void link_newer(struct weft_forks *forks)
 
 /* [the task]  Finds the oldest half of its private forks, at most `limit`, oldest first.  Returns
  * their number. */
-static uint32_t find_oldest(struct weft_forks *forks, uint32_t limit,
-                            weft_fork *found[2 * WF_FORK_SHARED_MAX])
+static uint32_t find_oldest(struct weft_par_forks *forks, uint32_t limit,
+                            weft_par_fork *found[2 * WF_FORK_SHARED_MAX])
 {
     uint32_t count = 0;
     link_newer(forks);
-    weft_fork *fork = forks->shared != NULL ? forks->shared->newer : forks->oldest;
+    weft_par_fork *fork = forks->shared != NULL ? forks->shared->newer : forks->oldest;
     for (found[count++] = fork; fork != forks->newest && count < 2 * limit; found[count++] = fork) {
         fork = fork->newer;
     }
@@ -125,11 +127,11 @@ static uint32_t find_oldest(struct weft_forks *forks, uint32_t limit,
 
 /* [the task]  Makes tasks of its oldest private forks: at most one for each worker to which the
  * control thread has no task to give. */
-static void expose_as_tasks(struct wf_worker *worker, struct weft_forks *forks)
+static void expose_as_tasks(struct wf_worker *worker, struct weft_par_forks *forks)
 {
     wf_fence_seq_cst(); /* (sched.K4): the task sees the idle workers, or is requested again */
     const unsigned idle = worker->runtime->policy->idle_count(worker->runtime);
-    weft_fork *found[2 * WF_FORK_SHARED_MAX];
+    weft_par_fork *found[2 * WF_FORK_SHARED_MAX];
     if (idle == 0) {
         return;
     }
@@ -141,10 +143,10 @@ static void expose_as_tasks(struct wf_worker *worker, struct weft_forks *forks)
 }
 
 /* [the task]  Exposes the oldest half of its private forks, and notifies a parked worker. */
-static void expose_oldest(struct wf_worker *worker, struct weft_forks *forks)
+static void expose_oldest(struct wf_worker *worker, struct weft_par_forks *forks)
 {
     weft_runtime *runtime = worker->runtime;
-    weft_fork *found[2 * WF_FORK_SHARED_MAX];
+    weft_par_fork *found[2 * WF_FORK_SHARED_MAX];
     const uint32_t count = find_oldest(forks, WF_FORK_SHARED_MAX, found);
     for (uint32_t i = 0; i < count && wf_fork_expose(forks, found[i]); i++) {
         forks->shared = found[i];
@@ -153,14 +155,14 @@ static void expose_oldest(struct wf_worker *worker, struct weft_forks *forks)
 }
 
 /* [the task]  Answers a request.  Without private forks the request stays set. */
-static void answer_request(struct wf_worker *worker, struct weft_forks *forks)
+static void answer_request(struct wf_worker *worker, struct weft_par_forks *forks)
 {
     if (forks->newest == forks->shared) {
         return;
     }
     /* relaxed: a fence follows before this task looks for idle workers: in wf_steal_notify (steal),
      * or in expose_as_tasks (reactor, (sched.K4)). */
-    wf_store_relaxed(&forks->asked, WF_FORK_NOT_REQUESTED);
+    wf_store_relaxed(&forks->requested, WF_FORK_NOT_REQUESTED);
     if (!may_share(worker, forks->owner)) {
         return;
     }
@@ -174,7 +176,7 @@ static void answer_request(struct wf_worker *worker, struct weft_forks *forks)
 void wf_forks_release(struct weft_task *self)
 {
     struct wf_worker *worker = wf_worker_self();
-    struct weft_forks *forks = wf_forks_of(self);
+    struct weft_par_forks *forks = wf_forks_of(self);
     bool is_private = forks->newest != forks->shared;
     bool are_all_released = true;
     /* relaxed: a flag.  The closer cancels all tasks, so no task waits for these forks. */
@@ -182,7 +184,7 @@ void wf_forks_release(struct weft_task *self)
         wf_load_relaxed(&worker->runtime->shutdown.is_closing) != 0) {
         return;
     }
-    for (weft_fork *fork = forks->newest; fork != forks->released; fork = fork->older) {
+    for (weft_par_fork *fork = forks->newest; fork != forks->released; fork = fork->older) {
         is_private = is_private && fork != forks->shared;
         if (is_private) {
             fork->task = NULL;
@@ -199,19 +201,19 @@ void wf_forks_release(struct weft_task *self)
     link_newer(forks);
     forks->shared = forks->newest;
     forks->released = are_all_released ? forks->newest : forks->released;
-    wf_store_relaxed(&forks->asked, WF_FORK_BY_OWNER); /* relaxed: a request to ourselves */
+    wf_store_relaxed(&forks->requested, WF_FORK_BY_OWNER); /* relaxed: a request to ourselves */
 }
 
 /* ---- fork ---------------------------------------------------------------------------------- */
 
 /* [the task]  Gives the task a split deque and returns the deque.  NULL: out of memory. */
-static struct weft_forks *attach(struct wf_worker *worker, struct weft_task *self)
+static struct weft_par_forks *attach(struct wf_worker *worker, struct weft_task *self)
 {
     struct wf_task_extra *extra = wf_task_extra(self);
     if (extra == NULL) {
         return NULL;
     }
-    struct weft_forks *forks = extra->forks_memory;
+    struct weft_par_forks *forks = extra->forks_memory;
     if (forks == NULL) {
         forks = wf_alloc_aligned(WF_CACHE_LINE, sizeof(*forks));
         if (forks == NULL) {
@@ -223,18 +225,19 @@ static struct weft_forks *attach(struct wf_worker *worker, struct weft_task *sel
     }
     /* relaxed: the store below publishes it.  A thief that knows this memory from an earlier task
      * can only set a request. */
-    wf_store_relaxed(&forks->asked, worker->is_single ? WF_FORK_NOT_REQUESTED : WF_FORK_BY_OWNER);
+    wf_store_relaxed(&forks->requested,
+                     worker->is_single ? WF_FORK_NOT_REQUESTED : WF_FORK_BY_OWNER);
     self->is_bare = false;                  /* its end and every wait must check its forks */
     wf_store_release(&extra->forks, forks); /* (fork.K3) */
     worker->forks = forks;
     return forks;
 }
 
-weft_forks *weft_forks_self(void)
+weft_par_forks *weft_par_forks_self(void)
 {
     struct wf_worker *worker = wf_worker_self();
     struct weft_task *self = wf_task_on(worker);
-    struct weft_forks *forks = self != NULL ? wf_forks_of(self) : NULL;
+    struct weft_par_forks *forks = self != NULL ? wf_forks_of(self) : NULL;
     if (forks == NULL && self != NULL && self->body != WF_BODY_POLL) {
         forks = attach(worker, self);
     }
@@ -242,13 +245,13 @@ weft_forks *weft_forks_self(void)
 }
 
 /* [the task]  Adds a private fork. */
-static inline void fork_push(struct weft_forks *forks, weft_fork *fork)
+static inline void fork_push(struct weft_par_forks *forks, weft_par_fork *fork)
 {
     fork->older = forks->newest;
     forks->newest = fork;
 }
 
-void weft_fork_go_slow(weft_forks *forks, weft_fork *fork)
+void weft_par_fork_go_slow(weft_par_forks *forks, weft_par_fork *fork)
 {
     fork->forks = forks;
     if (forks == &wf_forks_outside) {
@@ -256,26 +259,26 @@ void weft_fork_go_slow(weft_forks *forks, weft_fork *fork)
         return;
     }
     fork_push(forks, fork);
-    if (wf_load_relaxed(&forks->asked) != WF_FORK_NOT_REQUESTED) { /* relaxed: a request */
+    if (wf_load_relaxed(&forks->requested) != WF_FORK_NOT_REQUESTED) { /* relaxed: a request */
         answer_request(wf_worker_self(), forks);
     }
 }
 
-/* [any]  Not inlined: the fast path of weft_fork_go is a dozen instructions without a frame. */
-static __attribute__((noinline)) void go_slow(weft_fork *fork)
+/* [any]  Not inlined: the fast path of weft_par_fork_go is a dozen instructions without a frame. */
+static __attribute__((noinline)) void go_slow(weft_par_fork *fork)
 {
-    weft_fork_go_slow(weft_forks_self(), fork);
+    weft_par_fork_go_slow(weft_par_forks_self(), fork);
 }
 
-void weft_fork_go(weft_fork *fork, weft_fn fn, void *arg)
+void weft_par_fork_go(weft_par_fork *fork, weft_fn fn, void *arg)
 {
     const struct wf_worker *worker = wf_current_worker;
     fork->fn = fn;
     fork->arg = arg;
     if (__builtin_expect(worker != NULL, 1)) {
-        struct weft_forks *forks = worker->forks;
+        struct weft_par_forks *forks = worker->forks;
         /* relaxed: a request */
-        if (__builtin_expect(wf_load_relaxed(&forks->asked) == WF_FORK_NOT_REQUESTED, 1)) {
+        if (__builtin_expect(wf_load_relaxed(&forks->requested) == WF_FORK_NOT_REQUESTED, 1)) {
             fork->forks = forks;
             fork_push(forks, fork);
             return;
@@ -287,7 +290,7 @@ void weft_fork_go(weft_fork *fork, weft_fn fn, void *arg)
 /* ---- join ---------------------------------------------------------------------------------- */
 
 /* [the task]  Removes the newest fork, which is in the shared part and has no slot any more. */
-static void pop_shared(struct weft_forks *forks, weft_fork *fork)
+static void pop_shared(struct weft_par_forks *forks, weft_par_fork *fork)
 {
     uint32_t slot;
     forks->newest = fork->older;
@@ -300,13 +303,13 @@ static void pop_shared(struct weft_forks *forks, weft_fork *fork)
         forks->position = fork->place;
     }
     if (wf_fork_peek(forks, &slot) == 0) {
-        wf_store_relaxed(&forks->asked, WF_FORK_BY_OWNER); /* relaxed: a request to ourselves */
+        wf_store_relaxed(&forks->requested, WF_FORK_BY_OWNER); /* relaxed: a request to ourselves */
     }
 }
 
 /* [the task]  Claims a fork of the shared part.  NULL: the caller owns the fork.  Otherwise returns
  * the task that runs it. */
-static struct weft_task *fork_claim(struct weft_forks *forks, weft_fork *fork)
+static struct weft_task *fork_claim(struct weft_par_forks *forks, weft_par_fork *fork)
 {
     if (fork->task == NULL && fork->place != WF_FORK_KEPT) {
         fork->task = wf_fork_retract(forks, fork);
@@ -315,9 +318,9 @@ static struct weft_task *fork_claim(struct weft_forks *forks, weft_fork *fork)
 }
 
 /* [the task]  Cancels the tasks that took its forks, and retracts the other forks. */
-static void cancel_all(struct weft_forks *forks)
+static void cancel_all(struct weft_par_forks *forks)
 {
-    for (weft_fork *fork = forks->shared; fork != NULL; fork = fork->older) {
+    for (weft_par_fork *fork = forks->shared; fork != NULL; fork = fork->older) {
         if (fork_claim(forks, fork) != NULL) {
             wf_task_cancel(fork->task);
         } else {
@@ -328,9 +331,9 @@ static void cancel_all(struct weft_forks *forks)
 
 /* [task]  Waits for the end of `task`, even if the caller is cancelled or its deadline passes: then
  * it waits again under a shield.  A caller that is cancelled first cancels all its forks. */
-static void fork_wait_end(struct weft_forks *forks, struct weft_task *task)
+static void fork_wait_end(struct weft_par_forks *forks, struct weft_task *task)
 {
-    WF_RULE(!wf_is_forked(), "weft_fork_join: the fork runs in the parent: call exec or _exit");
+    WF_RULE(!wf_is_forked(), "weft_par_fork_join: the fork runs in the parent: call exec or _exit");
     int rc = wf_join_wait(task);
     if (rc == 0) {
         return;
@@ -359,7 +362,7 @@ static _Noreturn void fail_as(struct weft_task *task)
 }
 
 /* [the task]  Joins the newest fork, which is in the shared part. */
-static intptr_t join_shared(struct weft_forks *forks, weft_fork *fork)
+static intptr_t join_shared(struct weft_par_forks *forks, weft_par_fork *fork)
 {
     struct weft_task *task = fork_claim(forks, fork);
     if (task == NULL) {
@@ -382,15 +385,15 @@ static intptr_t join_shared(struct weft_forks *forks, weft_fork *fork)
     return result;
 }
 
-intptr_t weft_fork_join_slow(weft_forks *forks, weft_fork *fork)
+intptr_t weft_par_fork_join_slow(weft_par_forks *forks, weft_par_fork *fork)
 {
     if (forks == &wf_forks_outside) {
         return fork->result;
     }
-    WF_RULE(forks->newest == fork, "weft_fork_join: not the newest fork");
+    WF_RULE(forks->newest == fork, "weft_par_fork_join: not the newest fork");
     struct wf_worker *worker = wf_worker_self(); /* NULL: in the child of fork(2) */
     /* relaxed: a request */
-    if (wf_load_relaxed(&forks->asked) != WF_FORK_NOT_REQUESTED && worker != NULL) {
+    if (wf_load_relaxed(&forks->requested) != WF_FORK_NOT_REQUESTED && worker != NULL) {
         answer_request(worker, forks);
     }
     if (forks->shared == fork) {
@@ -407,12 +410,12 @@ intptr_t weft_fork_join_slow(weft_forks *forks, weft_fork *fork)
 
 void wf_forks_cut(struct weft_task *self)
 {
-    struct weft_forks *forks = wf_forks_of(self);
+    struct weft_par_forks *forks = wf_forks_of(self);
     forks->newest = forks->shared;
     forks->marked = forks->shared;
     cancel_all(forks);
     while (forks->newest != NULL) {
-        weft_fork *fork = forks->newest;
+        weft_par_fork *fork = forks->newest;
         if (fork->task != NULL) {
             WF_REACHED("fork.failure_waits_for_thief");
             fork_wait_end(forks, fork->task);
@@ -424,8 +427,8 @@ void wf_forks_cut(struct weft_task *self)
 
 void wf_forks_forget(struct weft_task *task)
 {
-    struct weft_forks *forks = wf_forks_of(task);
-    for (weft_fork *fork = forks->shared; fork != NULL; fork = fork->older) {
+    struct weft_par_forks *forks = wf_forks_of(task);
+    for (weft_par_fork *fork = forks->shared; fork != NULL; fork = fork->older) {
         if (fork_claim(forks, fork) != NULL) {
             WF_REACHED("fork.forgotten");
             wf_task_unref(fork->task);
@@ -442,7 +445,7 @@ void wf_forks_forget(struct weft_task *task)
 /* [any]  Returns the split deque of the task that runs on `victim`; NULL: none.  The task may end
  * meanwhile.  The pool reuses its memory, extras and split deque only for another task and frees
  * them when the pool is freed, so the caller may still read the split deque. */
-static struct weft_forks *forks_on(struct wf_worker *victim)
+static struct weft_par_forks *forks_on(struct wf_worker *victim)
 {
     struct weft_task *task = wf_load_acquire(&victim->current); /* (sched.K5) */
     const struct wf_task_extra *extra = task != NULL ? wf_load_acquire(&task->extra) : NULL;
@@ -452,14 +455,14 @@ static struct weft_forks *forks_on(struct wf_worker *victim)
 bool wf_fork_is_open(struct wf_worker *victim)
 {
     uint32_t slot;
-    struct weft_forks *forks = forks_on(victim);
+    struct weft_par_forks *forks = forks_on(victim);
     return forks != NULL && wf_fork_peek(forks, &slot) != 0;
 }
 
 void wf_forks_request_all(weft_runtime *runtime)
 {
     for (unsigned i = 0; i < wf_worker_total(runtime); i++) {
-        struct weft_forks *forks = forks_on(&runtime->workers[i]);
+        struct weft_par_forks *forks = forks_on(&runtime->workers[i]);
         if (forks != NULL) {
             wf_fork_request(forks);
         }
@@ -520,7 +523,7 @@ static void fit_stack(struct wf_worker *worker, struct weft_task *task, uint32_t
 
 struct weft_task *wf_fork_steal(struct wf_worker *worker, struct wf_worker *victim)
 {
-    struct weft_forks *forks = forks_on(victim);
+    struct weft_par_forks *forks = forks_on(victim);
     if (forks == NULL) {
         return NULL;
     }
@@ -541,7 +544,7 @@ struct weft_task *wf_fork_steal(struct wf_worker *worker, struct wf_worker *vict
     if (task == NULL) {
         return NULL;
     }
-    const weft_fork *fork = wf_fork_take(forks, slot, word, task);
+    const weft_par_fork *fork = wf_fork_take(forks, slot, word, task);
     if (fork == NULL) {
         return_stack(worker, task);
         wf_task_unmake(worker, task);

@@ -17,7 +17,7 @@
 #ifndef WF_FORK_FORK_H
 #define WF_FORK_FORK_H
 
-#include <weft/fork.h>
+#include <weft/par_fork.h>
 
 #include "life/life.h"
 
@@ -41,20 +41,21 @@
  *   I1  a record is in at most one slot; the thread that replaces it there, by CAS, owns the fork
  *   I2  as long as there are private forks, a fork is exposed or a request is set: see fork.c
  */
-struct weft_forks {
+struct weft_par_forks {
     /* [the task]  Each may be NULL: none. */
-    weft_fork *newest;
-    weft_fork *marked;       /* the newest of the linked forks: all older ones have `newer` */
-    weft_fork *shared;       /* the newest fork of the shared part */
-    weft_fork *released;     /* the newest such that it and all older forks have tasks */
-    weft_fork *oldest;       /* valid if `marked` is not NULL */
+    weft_par_fork *newest;
+    weft_par_fork *marked;   /* the newest of the linked forks: all older ones have `newer` */
+    weft_par_fork *shared;   /* the newest fork of the shared part */
+    weft_par_fork *released; /* the newest such that it and all older forks have tasks */
+    weft_par_fork *oldest;   /* valid if `marked` is not NULL */
     struct weft_task *owner; /* [const] */
     uint32_t position;       /* slot of the next exposed fork, modulo WF_FORK_SHARED_MAX */
-    weft_fork *records[WF_FORK_SHARED_MAX]; /* the fork that was last exposed in each slot */
+    weft_par_fork *records[WF_FORK_SHARED_MAX]; /* the fork that was last exposed in each slot */
 
     /* The cache line that thieves read. */
-    /* [any: write]  The request: enum wf_fork_requested; in wf_forks_outside WEFT_FORKS_ALONE. */
-    alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) asked;
+    /* [any: write]  The request: enum wf_fork_requested; in wf_forks_outside
+     *               WEFT_PAR_FORKS_AT_ONCE. */
+    alignas(WF_CACHE_LINE) WF_ATOMIC(uint32_t) requested;
     WF_ATOMIC(uint32_t) first; /* [any: write]  the slot that a thief reads first: a hint */
     /* [the task: store] [any: CAS]  The slots.  0: free; a record; or the thief's task plus 1. */
     WF_ATOMIC(uintptr_t) exposed[WF_FORK_SHARED_MAX];
@@ -71,19 +72,19 @@ enum wf_fork_requested {
 
 /* fork_shared.c  [the task]  Exposes the fork in the next slot.  False: the slot still holds an
  * exposed fork; nothing was done. */
-bool wf_fork_expose(struct weft_forks *forks, weft_fork *fork);
+bool wf_fork_expose(struct weft_par_forks *forks, weft_par_fork *fork);
 /* fork_shared.c  [the task]  Retracts an exposed fork and frees its slot.  NULL: the caller owns
  * the fork.  Otherwise a thief took it: returns the thief's task, whose handle the caller owns. */
-struct weft_task *wf_fork_retract(struct weft_forks *forks, weft_fork *fork);
+struct weft_task *wf_fork_retract(struct weft_par_forks *forks, weft_par_fork *fork);
 /* fork_shared.c  [any]  Finds a slot with an exposed fork and returns the slot's word; 0: there is
  * none.  A hint: wf_fork_take decides. */
-uintptr_t wf_fork_peek(struct weft_forks *forks, uint32_t *slot);
+uintptr_t wf_fork_peek(struct weft_par_forks *forks, uint32_t *slot);
 /* fork_shared.c  [any]  Takes the fork that wf_fork_peek found, to be run by the task `taker`.
  * NULL: another thread took it first; nothing was done. */
-weft_fork *wf_fork_take(struct weft_forks *forks, uint32_t slot, uintptr_t word,
-                        struct weft_task *taker);
+weft_par_fork *wf_fork_take(struct weft_par_forks *forks, uint32_t slot, uintptr_t word,
+                            struct weft_task *taker);
 /* fork_shared.c  [any]  Requests that the owner exposes forks. */
-void wf_fork_request(struct weft_forks *forks);
+void wf_fork_request(struct weft_par_forks *forks);
 
 /* fork.c  [the task]  Makes a task of each of its forks, because it is about to be suspended.  If
  * there is no memory for a task, the fork stays a fork.  Does nothing for a task of
@@ -107,6 +108,6 @@ void wf_forks_request_all(weft_runtime *runtime);
 /* fork.c  Stands for the forks of non-worker threads, of poll tasks, which cannot wait for forks,
  * of tasks that have not forked yet, and of tasks for whose forks there is no memory.  A caller
  * that finds it takes the slow path. */
-extern struct weft_forks wf_forks_outside;
+extern struct weft_par_forks wf_forks_outside;
 
 #endif

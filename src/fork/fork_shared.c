@@ -28,7 +28,7 @@
  */
 #include "fork/fork.h"
 
-_Static_assert(_Alignof(weft_fork) > 1, "the lowest bit is free for the tag");
+_Static_assert(_Alignof(weft_par_fork) > 1, "the lowest bit is free for the tag");
 _Static_assert(_Alignof(struct weft_task) > 1, "the lowest bit is free for the tag");
 
 static bool is_exposed(uintptr_t word)
@@ -41,7 +41,7 @@ static struct weft_task *thief_task_of(uintptr_t word)
     return (struct weft_task *)(word - 1);
 }
 
-bool wf_fork_expose(struct weft_forks *forks, weft_fork *fork)
+bool wf_fork_expose(struct weft_par_forks *forks, weft_par_fork *fork)
 {
     const uint32_t slot = forks->position % WF_FORK_SHARED_MAX;
     uintptr_t word = wf_load_acquire(&forks->exposed[slot]); /* (fork.K2) */
@@ -60,7 +60,7 @@ bool wf_fork_expose(struct weft_forks *forks, weft_fork *fork)
     return true;
 }
 
-struct weft_task *wf_fork_retract(struct weft_forks *forks, weft_fork *fork)
+struct weft_task *wf_fork_retract(struct weft_par_forks *forks, weft_par_fork *fork)
 {
     const uint32_t slot = fork->place % WF_FORK_SHARED_MAX;
     uintptr_t word = (uintptr_t)fork;
@@ -74,7 +74,7 @@ struct weft_task *wf_fork_retract(struct weft_forks *forks, weft_fork *fork)
     return thief_task_of(word);
 }
 
-uintptr_t wf_fork_peek(struct weft_forks *forks, uint32_t *slot)
+uintptr_t wf_fork_peek(struct weft_par_forks *forks, uint32_t *slot)
 {
     const uint32_t first = wf_load_relaxed(&forks->first); /* relaxed: a hint */
     for (uint32_t i = 0; i < WF_FORK_SHARED_MAX; i++) {
@@ -89,8 +89,8 @@ uintptr_t wf_fork_peek(struct weft_forks *forks, uint32_t *slot)
     return 0;
 }
 
-weft_fork *wf_fork_take(struct weft_forks *forks, uint32_t slot, uintptr_t word,
-                        struct weft_task *taker)
+weft_par_fork *wf_fork_take(struct weft_par_forks *forks, uint32_t slot, uintptr_t word,
+                            struct weft_task *taker)
 {
     const uintptr_t exposed_word = word;
     WF_JITTER();
@@ -100,14 +100,14 @@ weft_fork *wf_fork_take(struct weft_forks *forks, uint32_t slot, uintptr_t word,
         return NULL;
     }
     wf_store_relaxed(&forks->first, slot + 1); /* relaxed: a hint */
-    return (weft_fork *)exposed_word;
+    return (weft_par_fork *)exposed_word;
 }
 
-void wf_fork_request(struct weft_forks *forks)
+void wf_fork_request(struct weft_par_forks *forks)
 {
     /* relaxed: a request; a late one is harmless.  The thief loads first: a store would take the
      * cache line from the owner. */
-    if (wf_load_relaxed(&forks->asked) == WF_FORK_NOT_REQUESTED) {
-        wf_store_relaxed(&forks->asked, WF_FORK_BY_THIEF);
+    if (wf_load_relaxed(&forks->requested) == WF_FORK_NOT_REQUESTED) {
+        wf_store_relaxed(&forks->requested, WF_FORK_BY_THIEF);
     }
 }

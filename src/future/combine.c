@@ -19,20 +19,20 @@ static void join_drop_rest(weft_join_future *join)
 {
     for (size_t i = 0; i < join->count; i++) {
         if (!join->branches[i].is_done) {
-            weft_drop_future(join->branches[i].future);
+            weft_future_drop(join->branches[i].future);
         }
     }
 }
 
 /* Ends the join: it has no branches after this. */
-static weft_poll join_end(weft_join_future *join, intptr_t value, intptr_t *result)
+static weft_poll_result join_end(weft_join_future *join, intptr_t value, intptr_t *result)
 {
     if (join->kind != WEFT_JOIN_SELECT) {
         join_drop_rest(join);
     }
     join->count = 0;
     *result = value;
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static void join_drop(weft_future *future)
@@ -59,7 +59,7 @@ static bool join_is_decided(const weft_join_future *join, const weft_branch *bra
            (join->kind == WEFT_JOIN_TRY_ALL && branch->result < 0);
 }
 
-static weft_poll join_poll(weft_cx *cx, weft_future *future, intptr_t *result)
+static weft_poll_result join_poll(weft_cx *cx, weft_future *future, intptr_t *result)
 {
     weft_join_future *join = join_of(future);
     const bool is_for_one = join->kind == WEFT_JOIN_RACE || join->kind == WEFT_JOIN_SELECT;
@@ -71,7 +71,7 @@ static weft_poll join_poll(weft_cx *cx, weft_future *future, intptr_t *result)
         if (branch->is_done) {
             continue;
         }
-        if (weft_poll_future(cx, branch->future, &branch->result) == WEFT_PENDING) {
+        if (weft_future_poll(branch->future, cx, &branch->result) == WEFT_POLL_PENDING) {
             waiting++;
             continue;
         }
@@ -82,7 +82,7 @@ static weft_poll join_poll(weft_cx *cx, weft_future *future, intptr_t *result)
         }
     }
     if (waiting > 0) {
-        return WEFT_PENDING;
+        return WEFT_POLL_PENDING;
     }
     return join_end(
         join, is_for_one ? (join->count > 0 ? -ENOENT : -EINVAL) : join_first_error(join), result);
@@ -109,30 +109,30 @@ static weft_timeout_future *timeout_of(weft_future *future)
 static void timeout_drop(weft_future *future)
 {
     weft_timeout_future *timeout = timeout_of(future);
-    weft_drop_future(&timeout->clock.future);
-    weft_drop_future(timeout->inner);
+    weft_future_drop(&timeout->clock.future);
+    weft_future_drop(timeout->inner);
     timeout->inner = NULL;
 }
 
-static weft_poll timeout_poll(weft_cx *cx, weft_future *future, intptr_t *result)
+static weft_poll_result timeout_poll(weft_cx *cx, weft_future *future, intptr_t *result)
 {
     weft_timeout_future *timeout = timeout_of(future);
     if (timeout->inner == NULL) {
         *result = -EINVAL;
-        return WEFT_READY;
+        return WEFT_POLL_READY;
     }
-    if (weft_poll_future(cx, timeout->inner, result) == WEFT_READY) {
+    if (weft_future_poll(timeout->inner, cx, result) == WEFT_POLL_READY) {
         timeout->inner = NULL;
-        weft_drop_future(&timeout->clock.future);
-        return WEFT_READY;
+        weft_future_drop(&timeout->clock.future);
+        return WEFT_POLL_READY;
     }
     intptr_t rc = 0;
-    if (weft_poll_future(cx, &timeout->clock.future, &rc) == WEFT_PENDING) {
-        return WEFT_PENDING;
+    if (weft_future_poll(&timeout->clock.future, cx, &rc) == WEFT_POLL_PENDING) {
+        return WEFT_POLL_PENDING;
     }
     timeout_drop(future);
     *result = rc != 0 ? rc : -ETIMEDOUT;
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 void weft_timeout_future_init(weft_timeout_future *future, weft_future *inner, weft_time at)

@@ -16,19 +16,19 @@
 
 /* ---- any future ---------------------------------------------------------------------------- */
 
-weft_poll weft_poll_future(weft_cx *cx, weft_future *future, intptr_t *result)
+weft_poll_result weft_future_poll(weft_future *future, weft_cx *cx, intptr_t *result)
 {
     return future->poll(cx, future, result);
 }
 
-void weft_drop_future(weft_future *future)
+void weft_future_drop(weft_future *future)
 {
     if (future != NULL && future->drop != NULL) {
         future->drop(future);
     }
 }
 
-intptr_t weft_await_future(weft_future *future)
+intptr_t weft_future_await(weft_future *future)
 {
     struct weft_task *self = wf_task_self();
     if (future == NULL || future->poll == NULL) {
@@ -40,7 +40,8 @@ intptr_t weft_await_future(weft_future *future)
     struct weft_cx cx = {.task = self};
     intptr_t result = 0;
     bool is_interrupted = wf_task_interrupted(self) != 0;
-    while (future->poll(&cx, future, &result) == WEFT_PENDING) { /* the poll arranged a wake-up */
+    while (future->poll(&cx, future, &result) ==
+           WEFT_POLL_PENDING) { /* the poll arranged a wake-up */
         wf_wait_begin(self, WEFT_WAIT_WAKER, future);
         if (is_interrupted) { /* the poll saw that and still waits: a timer would wake it in vain */
             wf_task_timer_clear(&self->task_timer);
@@ -114,7 +115,7 @@ static void future_drop(weft_future *future)
     }
 }
 
-static weft_poll future_poll(weft_cx *cx, weft_future *future, intptr_t *result)
+static weft_poll_result future_poll(weft_cx *cx, weft_future *future, intptr_t *result)
 {
     struct wf_future_base *base = wf_container_of(future, struct wf_future_base, future);
     struct weft_task *self = cx->task;
@@ -122,20 +123,20 @@ static weft_poll future_poll(weft_cx *cx, weft_future *future, intptr_t *result)
         if (base->phase == WF_FUTURE_NEW && base->ops->abandon != NULL) { /* it may own something */
             future_hook_add(base, self, WF_FUTURE_DELAYED);
         }
-        return WEFT_PENDING;
+        return WEFT_POLL_PENDING;
     }
     if (base->phase == WF_FUTURE_DELAYED) {
         wf_abandon_hook_remove(base->timer.task_timer.task, &base->hook);
         base->phase = WF_FUTURE_NEW;
     }
     const bool is_new = base->phase == WF_FUTURE_NEW;
-    if ((is_new ? base->ops->begin : base->ops->ready)(base, self, result) == WEFT_READY) {
+    if ((is_new ? base->ops->begin : base->ops->ready)(base, self, result) == WEFT_POLL_READY) {
         if (base->phase == WF_FUTURE_WAITING) {
             wf_abandon_hook_remove(self, &base->hook);
             wf_future_timer_clear(&base->timer); /* else the wheel keeps a timer of freed memory */
         }
         base->phase = WF_FUTURE_OVER;
-        return WEFT_READY;
+        return WEFT_POLL_READY;
     }
     if (is_new) {
         future_hook_add(base, self, WF_FUTURE_WAITING);
@@ -147,10 +148,10 @@ static weft_poll future_poll(weft_cx *cx, weft_future *future, intptr_t *result)
         wf_abandon_hook_remove(self, &base->hook);
         future_abandon(base, WF_FUTURE_INTERRUPTED);
         *result = rc;
-        return WEFT_READY;
+        return WEFT_POLL_READY;
     }
     wf_cx_refund(cx);
-    return WEFT_PENDING;
+    return WEFT_POLL_PENDING;
 }
 
 void wf_future_base_init(struct wf_future_base *base, const struct wf_future_ops *ops,
@@ -164,10 +165,11 @@ void wf_future_base_init(struct wf_future_base *base, const struct wf_future_ops
 
 _Static_assert(sizeof(struct wf_future_base) <= sizeof(weft_sleep_future), "it fits");
 
-static weft_poll sleep_ready(struct wf_future_base *base, struct weft_task *self, intptr_t *result)
+static weft_poll_result sleep_ready(struct wf_future_base *base, struct weft_task *self,
+                                    intptr_t *result)
 {
     *result = wf_task_interrupted(self); /* a cancellation comes before the end of the sleep */
-    return *result != 0 || wf_clock_now() >= base->until_ns ? WEFT_READY : WEFT_PENDING;
+    return *result != 0 || wf_clock_now() >= base->until_ns ? WEFT_POLL_READY : WEFT_POLL_PENDING;
 }
 
 static const struct wf_future_ops sleep_ops = {.begin = sleep_ready, .ready = sleep_ready};
@@ -200,7 +202,7 @@ static void join_future_release(struct join_future *join, bool is_listed)
         wf_joiner_leave(join->task, &join->joiner);
     }
     if (join->task != NULL) {
-        weft_drop(join->task);
+        weft_task_unref(join->task);
         join->task = NULL;
     }
 }
@@ -222,8 +224,8 @@ static bool join_future_enter(struct join_future *join, struct weft_task *self)
     return wf_joiner_enter(join->task, &join->joiner);
 }
 
-static weft_poll join_future_ready(struct wf_future_base *base, struct weft_task *self,
-                                   intptr_t *result)
+static weft_poll_result join_future_ready(struct wf_future_base *base, struct weft_task *self,
+                                          intptr_t *result)
 {
     struct join_future *join = join_future_of(base);
     const bool is_listed = base->phase == WF_FUTURE_WAITING;
@@ -235,10 +237,10 @@ static weft_poll join_future_ready(struct wf_future_base *base, struct weft_task
                (!is_listed && !join_future_enter(join, self))) {
         *result = wf_join_observe(join->task);
     } else {
-        return WEFT_PENDING;
+        return WEFT_POLL_PENDING;
     }
     join_future_release(join, is_listed);
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static const struct wf_future_ops join_ops = {
@@ -284,27 +286,27 @@ static void work_future_abandon(struct wf_future_base *base, enum wf_future_end 
 }
 
 /* [the task]  The job is over, or was never requested. */
-static weft_poll work_future_end(struct work_future *work, intptr_t value, intptr_t *result)
+static weft_poll_result work_future_end(struct work_future *work, intptr_t value, intptr_t *result)
 {
     wf_free(work->job);
     work->job = NULL;
     *result = value;
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
-static weft_poll work_future_ready(struct wf_future_base *base, struct weft_task *self,
-                                   intptr_t *result)
+static weft_poll_result work_future_ready(struct wf_future_base *base, struct weft_task *self,
+                                          intptr_t *result)
 {
     struct work_future *work = work_future_of(base);
     /* An interrupted job that has not begun is withdrawn; one that runs is waited for. */
     const int rc = wf_task_interrupted(self);
     return wf_blocking_is_over(blocking_of(self), work->job, rc)
                ? work_future_end(work, work->job->result, result)
-               : WEFT_PENDING;
+               : WEFT_POLL_PENDING;
 }
 
-static weft_poll work_future_begin(struct wf_future_base *base, struct weft_task *self,
-                                   intptr_t *result)
+static weft_poll_result work_future_begin(struct wf_future_base *base, struct weft_task *self,
+                                          intptr_t *result)
 {
     struct work_future *work = work_future_of(base);
     int rc = work->fn != NULL ? wf_task_interrupted(self) : -EINVAL;
@@ -328,8 +330,8 @@ static const struct wf_future_ops work_ops = {.begin = work_future_begin,
                                               .abandon = work_future_abandon,
                                               .is_uninterruptible = true};
 
-void weft_blocking_future(weft_wait_future *future, weft_fn fn, void *arg,
-                          void (*release)(void *arg))
+void weft_blocking_call_future(weft_wait_future *future, weft_fn fn, void *arg,
+                               void (*release)(void *arg))
 {
     struct work_future *work = (struct work_future *)(void *)future;
     *work = (struct work_future){.fn = fn, .arg = arg, .release = release};

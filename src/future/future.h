@@ -25,7 +25,7 @@ struct weft_cx {
 };
 
 /* poll.c  [the task]  Spends budget for one operation.  False: the budget is used up; the future
- * must return WEFT_PENDING, and is polled again soon. */
+ * must return WEFT_POLL_PENDING, and is polled again soon. */
 bool wf_cx_spend(struct weft_cx *cx);
 /* poll.c  [the task]  Gives back the budget unit of a poll that found nothing to do.  Otherwise a
  * task that waits for many futures at once would use up its budget in each pass before it has
@@ -77,12 +77,16 @@ struct wf_future_base;
 
 /* What the kinds of futures do differently. */
 struct wf_future_ops {
-    /* [the task]  The first poll.  WEFT_READY and *result; WEFT_PENDING: it waits, and what it
+    /* [the task]  The first poll.  WEFT_POLL_READY and *result; WEFT_POLL_PENDING: it waits, and
+     *             what it
      * waits for wakes the task. */
-    weft_poll (*begin)(struct wf_future_base *base, struct weft_task *self, intptr_t *result);
-    /* [the task]  Each later poll.  Returns as begin; after WEFT_READY the future is in no queue.
+    weft_poll_result (*begin)(struct wf_future_base *base, struct weft_task *self,
+                              intptr_t *result);
+    /* [the task]  Each later poll.  Returns as begin; after WEFT_POLL_READY the future is in no
+     *             queue.
      */
-    weft_poll (*ready)(struct wf_future_base *base, struct weft_task *self, intptr_t *result);
+    weft_poll_result (*ready)(struct wf_future_base *base, struct weft_task *self,
+                              intptr_t *result);
     /* [the task, closer]  Leaves the queue and releases what the future has.  NULL: it has nothing.
      */
     void (*abandon)(struct wf_future_base *base, enum wf_future_end end);

@@ -63,7 +63,7 @@ bool wf_poll_call(struct wf_worker *worker, struct weft_task *task, intptr_t *re
     /* All relaxed: dumps and reports read the record as hints. */
     wf_store_relaxed(&task->wait, WEFT_WAIT_NOTHING);
     const weft_poll_fn fn = (weft_poll_fn)(void (*)(void))wf_load_relaxed(&task->fn);
-    if (fn(&cx, task->arg, result) == WEFT_READY) {
+    if (fn(&cx, task->arg, result) == WEFT_POLL_READY) {
         return true;
     }
     wf_trace(worker->trace, WF_TRACE_WAIT, wf_task_id(task), WEFT_WAIT_WAKER);
@@ -154,14 +154,14 @@ weft_waker *weft_waker_ref(weft_waker *waker)
     return waker;
 }
 
-void weft_wake(weft_waker *waker)
+void weft_waker_wake(weft_waker *waker)
 {
     if (waker != NULL) {
         wf_task_wake(task_of(waker));
     }
 }
 
-void weft_waker_drop(weft_waker *waker)
+void weft_waker_unref(weft_waker *waker)
 {
-    weft_drop(waker != NULL ? task_of(waker) : NULL);
+    weft_task_unref(waker != NULL ? task_of(waker) : NULL);
 }

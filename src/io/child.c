@@ -191,7 +191,7 @@ int weft_child_spawn(weft_child **out, const weft_child_options *options)
 
 /* ---- waiting and ending -------------------------------------------------------------------- */
 
-int weft_child_id(const weft_child *child)
+int weft_child_pid(const weft_child *child)
 {
     return child->pid;
 }
@@ -244,7 +244,7 @@ int weft_child_wait(weft_child *child, weft_child_end *end)
         if (rc != -EAGAIN) {
             return rc;
         }
-        rc = weft_poll_fd(child->pidfd, POLLIN);
+        rc = weft_fd_wait(child->pidfd, POLLIN);
         if (rc < 0) {
             return rc;
         }
@@ -272,11 +272,11 @@ int weft_child_close(weft_child *child)
         }
         struct wf_undo_hook hook;
         wf_undo_hook_add(&hook, child_undo, child);
-        const bool is_shielded = self != NULL && weft_shield(1) == 0;
+        const bool is_shielded = self != NULL && weft_shield_begin() == 0;
         rc = weft_child_wait(child, NULL);
         wf_undo_hook_remove(&hook);
         if (is_shielded) {
-            (void)weft_shield(0);
+            (void)weft_shield_end();
         }
         if (rc == -EAGAIN) {
             return rc;

@@ -21,7 +21,7 @@
  *
  *   references                       in use, or idle if 0
  *   references | CLOSING             closed: wf_fd_get fails, waits end with -EBADF
- *   references | CLOSING|KEEP_OPEN   closed by weft_forget: the number itself stays open
+ *   references | CLOSING|KEEP_OPEN   closed by weft_fd_forget: the number itself stays open
  *   references | RESETTING           the last put closes the number and resets the record; a
  *                                    reference here is a wf_fd_get that waits for the reset
  *
@@ -425,7 +425,7 @@ int weft_close(int fd)
     return record != NULL ? fd_close(record, false) : wf_sys_close(fd);
 }
 
-int weft_forget(int fd)
+int weft_fd_forget(int fd)
 {
     struct wf_fd *record = wf_fd_table_find(fd);
     if (fd < 0) {

@@ -53,7 +53,7 @@ intptr_t wf_call_blocking(weft_fn fn, void *arg)
         return fn(arg);
     }
     struct job job = {.fn = fn, .arg = arg};
-    const intptr_t rc = weft_blocking(file_job_run, &job);
+    const intptr_t rc = weft_blocking_call(file_job_run, &job);
     if (!job.has_begun && (rc == -EAGAIN || rc == -ENOMEM)) {
         WF_REACHED("file.no_pool_thread");
         return fn(arg);
@@ -297,9 +297,9 @@ static bool is_unsupported(ssize_t rc)
 
 static int wait_for_both(const struct copy *copy)
 {
-    int rc = copy->from.kind != WF_FD_KIND_FILE ? weft_poll_fd(copy->from.op.fd, POLLIN) : 0;
+    int rc = copy->from.kind != WF_FD_KIND_FILE ? weft_fd_wait(copy->from.op.fd, POLLIN) : 0;
     if (rc >= 0 && copy->to.kind != WF_FD_KIND_FILE) {
-        rc = weft_poll_fd(copy->to.op.fd, POLLOUT);
+        rc = weft_fd_wait(copy->to.op.fd, POLLOUT);
     }
     return rc < 0 ? rc : 0;
 }
@@ -383,7 +383,7 @@ static void copy_buffer_undo(void *copy)
     wf_free(((struct copy *)copy)->buffer);
 }
 
-int weft_copy(int to, int from, size_t limit, size_t *copied)
+int weft_fd_copy(int to, int from, size_t limit, size_t *copied)
 {
     struct copy copy = {.buffer = NULL};
     const struct weft_task *self = wf_task_self();

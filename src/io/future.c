@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * io/future.c - waiting for a descriptor as a future: weft_poll_fd without the wait.
+ * io/future.c - waiting for a descriptor as a future: weft_fd_wait without the wait.
  */
 #include <errno.h>
 #include <poll.h>
@@ -72,7 +72,7 @@ static void fd_future_abandon(struct wf_wait_node *node)
 static const struct wf_future_kind fd_future_kind = {fd_future_begin, fd_future_granted,
                                                      fd_future_abandon, false};
 
-void weft_fd_future(weft_wait_future *future, int fd, int events)
+void weft_fd_wait_future(weft_wait_future *future, int fd, int events)
 {
     const bool is_valid = events == POLLIN || events == POLLOUT;
     /* The object is only compared with NULL, which gives -EINVAL. */

@@ -247,7 +247,7 @@ int wf_fd_adopt(int fd, enum wf_fd_kind kind);
  * descriptor: closes the number `fd`. */
 void wf_fd_open_undo(void *fd);
 
-/* socket.c  [any]  As weft_poll_fd, but returns -ETIME at the time `until_ns`. */
+/* socket.c  [any]  As weft_fd_wait, but returns -ETIME at the time `until_ns`. */
 int wf_poll_until(int fd, int events, int64_t until_ns);
 /* socket.c  [op, green thread]  Closes the open socket, and keeps its number from being reused
  * until the operation ends.  Called after weft_close of the same number. */

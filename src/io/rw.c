@@ -327,7 +327,7 @@ ssize_t weft_writev(int fd, const struct iovec *parts, int count)
     return move(fd, &transfer);
 }
 
-ssize_t weft_socket_recv(int fd, void *buffer, size_t size, int flags)
+ssize_t weft_recv(int fd, void *buffer, size_t size, int flags)
 {
     return weft_recvfrom(fd, buffer, size, flags, NULL, NULL);
 }
@@ -348,7 +348,7 @@ ssize_t weft_recvfrom(int fd, void *buffer, size_t size, int flags, struct socka
     return move(fd, &transfer);
 }
 
-ssize_t weft_socket_send(int fd, const void *bytes, size_t size, int flags)
+ssize_t weft_send(int fd, const void *bytes, size_t size, int flags)
 {
     return weft_sendto(fd, bytes, size, flags, NULL, 0);
 }

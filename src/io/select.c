@@ -3,7 +3,7 @@
  * io/select.c - descriptors and signals as cases of a select.
  *
  * The wait node of a case is in the queue of its descriptor and is granted when the kernel reports
- * readiness, as that of weft_poll_fd is.  When the case has won, it polls the descriptor: another
+ * readiness, as that of weft_fd_wait is.  When the case has won, it polls the descriptor: another
  * task may have taken the bytes, and then the select starts over.
  *
  * A signal is taken when its case has won and not before.  Until then a signalfd reports that one
@@ -23,12 +23,12 @@
 /* The arguments of a case are in its unused fields. */
 static int io_case_fd(const weft_case *it)
 {
-    return (int)(intptr_t)it->unused[0];
+    return (int)(intptr_t)it->opaque[0];
 }
 
 static short io_case_events(const weft_case *it)
 {
-    return (short)(intptr_t)it->unused[1];
+    return (short)(intptr_t)it->opaque[1];
 }
 
 static enum wf_dir io_case_dir(short events)
@@ -109,8 +109,8 @@ static const struct wf_source fd_source = {fd_case_check,   fd_case_begin, fd_ca
 weft_case weft_case_fd(int fd, int events)
 {
     weft_case it = wf_case_of(&fd_source, NULL);
-    it.unused[0] = (void *)(intptr_t)fd;
-    it.unused[1] = (void *)(intptr_t)events;
+    it.opaque[0] = (void *)(intptr_t)fd;
+    it.opaque[1] = (void *)(intptr_t)events;
     return it;
 }
 
@@ -118,7 +118,7 @@ weft_case weft_case_fd(int fd, int events)
 
 static const sigset_t *io_case_signals(const weft_case *it)
 {
-    return it->unused[0];
+    return it->opaque[0];
 }
 
 static int signal_case_check(const weft_case *it)
@@ -145,7 +145,7 @@ static int signal_case_enter(weft_case *it, struct wf_wait_node *node)
         (void)wf_sys_close(fd); /* no data is lost with it */
         return rc;
     }
-    it->unused[1] = (void *)(intptr_t)fd;
+    it->opaque[1] = (void *)(intptr_t)fd;
     node->spin = &op.record->spin;
     node->count = wf_fd_op_ready_seq(&op, WF_DIR_READ);
     rc = wf_sys_poll(fd, -1, POLLIN, 0);
@@ -163,7 +163,7 @@ static void signal_case_end(weft_case *it, struct wf_wait_node *node)
 {
     if (node->spin != NULL) {
         fd_case_end(it, node);
-        (void)weft_close((int)(intptr_t)it->unused[1]); /* no data is lost with it */
+        (void)weft_close((int)(intptr_t)it->opaque[1]); /* no data is lost with it */
     }
 }
 
@@ -174,6 +174,6 @@ static const struct wf_source signal_source = {signal_case_check, signal_case_be
 weft_case weft_case_signal(const sigset_t *set, siginfo_t *info)
 {
     weft_case it = wf_case_of(&signal_source, info);
-    it.unused[0] = (void *)(uintptr_t)set; /* only read */
+    it.opaque[0] = (void *)(uintptr_t)set; /* only read */
     return it;
 }

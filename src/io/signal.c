@@ -112,7 +112,7 @@ static int signal_wait_task(const sigset_t *set, siginfo_t *info)
     struct wf_undo_hook hook;
     wf_undo_hook_add(&hook, wf_fd_open_undo, (void *)(intptr_t)fd);
     do { /* another task may take the signal that this one was woken for */
-        rc = weft_poll_fd(fd, POLLIN);
+        rc = weft_fd_wait(fd, POLLIN);
         rc = rc >= 0 ? wf_sys_signal_take(set, info) : rc;
     } while (rc == -EAGAIN);
     wf_undo_hook_remove(&hook);

@@ -194,7 +194,7 @@ static bool dir_of_events(int events, enum wf_dir *dir)
     return events == POLLIN || events == POLLOUT;
 }
 
-int weft_poll_fd(int fd, int events)
+int weft_fd_wait(int fd, int events)
 {
     return wf_poll_until(fd, events, WEFT_NEVER);
 }

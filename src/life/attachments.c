@@ -3,7 +3,7 @@
  * life/attachments.c - what a task has attached and releases when it ends: locals and owned locks.
  *
  * Locals.  Keys are per process and are never freed.  The values of a task are an array, allocated
- * at its first weft_local: a task without values costs one pointer.
+ * at its first weft_key_slot: a task without values costs one pointer.
  *
  * Owned locks.  A task that ends releases the locks that it still owns (task/owned_lock.h).  What
  * such a lock protects may be inconsistent, so the release is reported, once for each task, like an
@@ -17,7 +17,7 @@
 static WF_ATOMIC(uintptr_t) destroyers[WF_KEYS_MAX];
 static WF_ATOMIC(uint32_t) key_count;
 
-int weft_key_new(weft_key *out, void (*destroy)(void *value))
+int weft_key_create(weft_key *out, void (*destroy)(void *value))
 {
     if (out == NULL) {
         return -EINVAL;
@@ -34,7 +34,7 @@ int weft_key_new(weft_key *out, void (*destroy)(void *value))
     return 0;
 }
 
-void **weft_local(weft_key key)
+void **weft_key_slot(weft_key key)
 {
     struct weft_task *self = wf_task_self();
     if (self == NULL || key >= wf_load_relaxed(&key_count)) { /* relaxed: the creator ordered it */

@@ -409,7 +409,7 @@ void wf_blocking_leave(struct wf_blocking *pool, struct wf_job *job)
     }
 }
 
-intptr_t weft_blocking(weft_fn fn, void *arg)
+intptr_t weft_blocking_call(weft_fn fn, void *arg)
 {
     struct weft_task *self = wf_task_self();
     if (fn == NULL) {

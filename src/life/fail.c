@@ -38,13 +38,13 @@ void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
     self->is_bare = false;
 }
 
-void weft_cleanup_pop(weft_cleanup *cleanup, int run)
+void weft_cleanup_pop(weft_cleanup *cleanup, bool run)
 {
     struct weft_task *self = wf_task_self();
     WF_RULE(self != NULL && self->body != WF_BODY_POLL, "weft_cleanup_pop: not in a green thread");
     WF_RULE(self->cleanups == cleanup, "weft_cleanup_pop: not the newest cleanup");
     self->cleanups = cleanup->next;
-    if (run != 0) {
+    if (run) {
         cleanup->fn(cleanup->arg);
     }
 }

@@ -11,9 +11,9 @@
  * that memory is always the memory of a task.
  *
  * Listed: all other joiners, which are callers of weft_join (several may wait), non-worker threads,
- * tasks of another runtime, weft_race, weft_select and futures.  The joiner's node is in a list of
- * the awaited task, under one of a few locks, selected by the task's address.  The thread that
- * completes the task wakes the joiners under that lock, and each joiner acquires it before it
+ * tasks of another runtime, weft_await_first, weft_select and futures.  The joiner's node is in a
+ * list of the awaited task, under one of a few locks, selected by the task's address.  The thread
+ * that completes the task wakes the joiners under that lock, and each joiner acquires it before it
  * leaves.  So the node may be in the joiner's frame.
  */
 #include <errno.h>
@@ -117,7 +117,7 @@ static void join_wait_abandon(struct wf_abandon_hook *hook)
 static void drop_all(weft_task **tasks, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        weft_drop(tasks[i]);
+        weft_task_unref(tasks[i]);
     }
 }
 
@@ -192,7 +192,7 @@ static int wait_listed(struct weft_task *self, struct join_wait *wait)
     wait->joiner = &joiner;
     if (self != NULL) {
         bool is_ours = self->pool == task->pool;
-        wf_wait_begin(self, is_ours ? WEFT_WAIT_TASK : WEFT_WAIT_OUTER_TASK, task);
+        wf_wait_begin(self, is_ours ? WEFT_WAIT_TASK : WEFT_WAIT_EXTERNAL_TASK, task);
     }
     do { /* ends: the task ends, or the caller is interrupted */
         wf_waiter_wait(&waiter);
@@ -380,10 +380,11 @@ static bool has_handle(const struct weft_task *task)
     return view.lifecycle == WF_COMPLETE || view.references > 1;
 }
 
-void weft_drop(weft_task *task)
+void weft_task_unref(weft_task *task)
 {
     if (task != NULL) {
-        WF_RULE(wf_is_live_handle(task) && has_handle(task), "weft_drop: handle already released");
+        WF_RULE(wf_is_live_handle(task) && has_handle(task),
+                "weft_task_unref: handle already released");
         wf_task_unref(task);
     }
 }
@@ -426,7 +427,7 @@ int weft_await_all(weft_task **tasks, size_t count, intptr_t *results)
             break;
         }
         const intptr_t result = task != NULL ? wf_join_observe(task) : go_error();
-        weft_drop(task);
+        weft_task_unref(task);
         if (results != NULL) {
             results[taken.tasks - tasks] = result;
         }
@@ -513,7 +514,7 @@ static int race_run(struct weft_task *self, weft_task **tasks, size_t count)
         race.joiners[i] =
             (struct wf_joiner){.waiter = &race.waiter, .winner = &race.winner, .index = (int)i};
         if (self != NULL && tasks[i]->pool != self->pool) {
-            wait = WEFT_WAIT_OUTER_TASKS;
+            wait = WEFT_WAIT_EXTERNAL_TASKS;
         }
         if (!wf_joiner_enter(tasks[i], &race.joiners[i])) {
             int32_t none = -1;
@@ -546,7 +547,7 @@ static void race_end(struct weft_task *self, struct taken_handles *taken, size_t
     taken_handles_leave(self, taken);
 }
 
-int weft_race(weft_task **tasks, size_t count, intptr_t *result)
+int weft_await_first(weft_task **tasks, size_t count, intptr_t *result)
 {
     int rc = check_several(tasks, count);
     if (rc != 0 || count == 0 || count > INT32_MAX) {

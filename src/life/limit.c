@@ -42,7 +42,7 @@ void wf_limits_init(struct wf_limits *limits)
 /* [any]  True: the waiter must try again; the number is below the limit, or the runtime closes. */
 static bool must_retry(weft_runtime *runtime, enum wf_limit_kind kind)
 {
-    const weft_options *options = &runtime->options;
+    const weft_runtime_options *options = &runtime->options;
     if (wf_load_relaxed(&runtime->shutdown.is_closing) !=
         0) { /* all relaxed: the fences order them */
         return true;
@@ -136,7 +136,7 @@ static int limit_sleep(struct weft_task *self, struct limit_waiter *waiter)
     if (rc == 0) {
         waiter->hook.abandon = limit_waiter_abandon;
         wf_abandon_hook_enter(self, &waiter->hook);
-        wf_wait_begin(self, WEFT_WAIT_ROOM, waiter);
+        wf_wait_begin(self, WEFT_WAIT_ADMISSION, waiter);
         wf_waiter_wait(&waiter->waiter);
         wf_wait_end(self);
         wf_abandon_hook_remove(self, &waiter->hook);

@@ -218,11 +218,11 @@ int weft_scope_close(weft_scope *out)
     if (self->open_scopes != scope || self->cleanups != &scope->cleanup) {
         return -EINVAL;
     }
-    weft_cleanup_pop(&scope->cleanup, 0);
+    weft_cleanup_pop(&scope->cleanup, false);
     return close_innermost(self, scope);
 }
 
-void weft_scope_end(weft_scope *out)
+void weft_scope_auto_close(weft_scope *out)
 {
     if (out != NULL && scope_of(out)->owner != NULL) {
         (void)weft_scope_close(out); /* this form of close has no result */

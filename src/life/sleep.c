@@ -18,7 +18,7 @@ static weft_time time_after(weft_time from, int64_t ns)
     return __builtin_add_overflow(from, ns, &at) ? WEFT_NEVER : at;
 }
 
-weft_time weft_in(int64_t ns)
+weft_time weft_time_after(int64_t ns)
 {
     return time_after(wf_clock_now(), ns);
 }
@@ -57,23 +57,24 @@ int weft_sleep_until(weft_time at)
 
 int weft_sleep(int64_t ns)
 {
-    return ns < 0 ? -EINVAL : weft_sleep_until(weft_in(ns));
+    return ns < 0 ? -EINVAL : weft_sleep_until(weft_time_after(ns));
 }
 
 /* ---- intervals ----------------------------------------------------------------------------- */
 
-int weft_interval_init(weft_interval *interval, int64_t period, enum weft_missed missed)
+int weft_interval_init(weft_interval *interval, int64_t period_ns, enum weft_missed missed)
 {
-    if (interval == NULL || period <= 0 || (unsigned)missed > WEFT_MISSED_SKIP) {
+    if (interval == NULL || period_ns <= 0 || (unsigned)missed > WEFT_MISSED_SKIP) {
         return -EINVAL;
     }
-    *interval = (weft_interval){.next = weft_in(period), .period = period, .missed = missed};
+    *interval = (weft_interval){
+        .next = weft_time_after(period_ns), .period_ns = period_ns, .missed = missed};
     return 0;
 }
 
 int64_t weft_interval_wait(weft_interval *interval)
 {
-    if (interval == NULL || interval->period <= 0) {
+    if (interval == NULL || interval->period_ns <= 0) {
         return -EINVAL;
     }
     int rc = weft_sleep_until(interval->next);
@@ -83,14 +84,14 @@ int64_t weft_interval_wait(weft_interval *interval)
     int64_t ticks = 1;
     switch (interval->missed) {
     case WEFT_MISSED_DELAY:
-        interval->next = weft_in(interval->period);
+        interval->next = weft_time_after(interval->period_ns);
         break;
     case WEFT_MISSED_SKIP:
-        ticks += (wf_clock_now() - interval->next) / interval->period;
-        interval->next = time_after(interval->next, ticks * interval->period);
+        ticks += (wf_clock_now() - interval->next) / interval->period_ns;
+        interval->next = time_after(interval->next, ticks * interval->period_ns);
         break;
     default:
-        interval->next = time_after(interval->next, interval->period);
+        interval->next = time_after(interval->next, interval->period_ns);
         break;
     }
     return ticks;

@@ -111,7 +111,7 @@ static int fill_to(weft_reader *reader, size_t size)
     return count > 0 ? 1 : (int)count;
 }
 
-ssize_t weft_reader_peek(weft_reader *reader, size_t size, const char **out)
+ssize_t weft_reader_peek(weft_reader *reader, const char **out, size_t size)
 {
     if (size > reader->size) {
         return -EMSGSIZE;
@@ -183,7 +183,7 @@ ssize_t weft_reader_read_exact(weft_reader *reader, void *buffer, size_t size)
     return rc == 0 && weft_reader_buffered(reader) > 0 ? -ENODATA : rc;
 }
 
-int weft_reader_read_until(weft_reader *reader, char delimiter, weft_slice *out, size_t limit)
+int weft_reader_read_until(weft_reader *reader, weft_view *out, char delimiter, size_t limit)
 {
     limit = limit != 0 && limit < reader->size ? limit : reader->size;
     size_t searched = 0;
@@ -193,7 +193,7 @@ int weft_reader_read_until(weft_reader *reader, char delimiter, weft_slice *out,
         available = available < limit ? available : limit;
         const char *found = memchr(bytes + searched, delimiter, available - searched);
         if (found != NULL) {
-            *out = (weft_slice){bytes, (size_t)(found - bytes) + 1};
+            *out = (weft_view){bytes, (size_t)(found - bytes) + 1};
             reader->begin += out->size;
             return 1;
         }
@@ -209,16 +209,16 @@ int weft_reader_read_until(weft_reader *reader, char delimiter, weft_slice *out,
             return 0;
         }
         if (count == 0) {
-            *out = (weft_slice){reader->bytes + reader->begin, available};
+            *out = (weft_view){reader->bytes + reader->begin, available};
             reader->begin += available;
             return 1;
         }
     }
 }
 
-int weft_reader_read_line(weft_reader *reader, weft_slice *out, size_t limit)
+int weft_reader_read_line(weft_reader *reader, weft_view *out, size_t limit)
 {
-    int rc = weft_reader_read_until(reader, '\n', out, limit);
+    int rc = weft_reader_read_until(reader, out, '\n', limit);
     if (rc > 0 && out->bytes[out->size - 1] == '\n') {
         out->size--;
         if (out->size > 0 && out->bytes[out->size - 1] == '\r') {

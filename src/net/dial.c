@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * net/dial.c - connecting to an address or a host name: weft_dial.
+ * net/dial.c - connecting to an address or a host name: weft_net_dial.
  *
  * A host name may have several addresses, and some may not answer.  The attempts race (RFC 8305):
  * the first address is tried, then the next whenever an attempt has failed or a delay has passed,
@@ -62,7 +62,7 @@ static int attempt_next(struct dial *dial)
     const weft_address *address = &dial->addresses[index];
     int fd = wf_sys_socket(address->as.any.sa_family, SOCK_STREAM);
     dial->fds[index] = fd;
-    dial->next_at = weft_in(dial->delay_ns);
+    dial->next_at = weft_time_after(dial->delay_ns);
     if (fd < 0) {
         attempt_fail(dial, index, fd);
         return 0;
@@ -245,10 +245,10 @@ static int dial_name(const char *text)
 {
     char host[HOST_SIZE];
     char service[SERVICE_SIZE];
-    weft_addrs *found;
+    weft_address_list *found;
     int rc = split_host(text, host, service);
     if (rc == 0) {
-        rc = weft_resolve(host, service, &found);
+        rc = weft_net_resolve(&found, host, service);
     }
     if (rc != 0) {
         return rc;
@@ -262,11 +262,11 @@ static int dial_name(const char *text)
         rc = wf_dial_addresses(found->list, found->count, ATTEMPT_NS);
     }
     wf_undo_hook_remove(&hook);
-    weft_addrs_free(found);
+    weft_address_list_free(found);
     return rc;
 }
 
-int weft_dial(const char *text)
+int weft_net_dial(const char *text)
 {
     weft_address address;
     struct weft_task *self = wf_task_self();

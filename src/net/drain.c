@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * net/drain.c - the graceful end of a server: weft_drain.
+ * net/drain.c - the graceful end of a server: weft_scope_drain.
  *
  * The call closes the scope, which waits for its tasks.  A second task, the signal task, waits for
  * the signals meanwhile:
@@ -24,7 +24,7 @@
 
 struct drain {
     weft_scope *scope;
-    const weft_drain_options *options;
+    const weft_scope_drain_options *options;
     const sigset_t *signals;
     int listener;
     bool has_op; /* `op` keeps the number of the listener */
@@ -84,15 +84,15 @@ static int drain_wait_signal(const struct drain *drain)
 static intptr_t run_signal_task(void *arg)
 {
     struct drain *drain = arg;
-    const weft_drain_options *options = drain->options;
-    const int64_t grace_ns = options->patience_ns != 0 ? options->patience_ns : GRACE_NS;
+    const weft_scope_drain_options *options = drain->options;
+    const int64_t grace_ns = options->grace_ns != 0 ? options->grace_ns : GRACE_NS;
     int rc = drain_wait_signal(drain);
     if (rc > 0) {
         listener_close(drain);
         if (options->on_begin != NULL) {
             options->on_begin(options->context, rc);
         }
-        (void)weft_deadline(weft_in(grace_ns));
+        (void)weft_deadline_set(weft_time_after(grace_ns));
         rc = drain_wait_signal(drain);
         rc = rc > 0 ? -EINTR : rc;
     }
@@ -102,9 +102,9 @@ static intptr_t run_signal_task(void *arg)
     return 0;
 }
 
-int weft_drain(weft_scope *scope, int listener, const weft_drain_options *options)
+int weft_scope_drain(weft_scope *scope, int listener, const weft_scope_drain_options *options)
 {
-    static const weft_drain_options defaults;
+    static const weft_scope_drain_options defaults;
     static const weft_task_options names = {.name = "drain"};
     sigset_t storage;
     const struct weft_task *self = wf_task_self();
@@ -113,7 +113,7 @@ int weft_drain(weft_scope *scope, int listener, const weft_drain_options *option
         return -EPERM;
     }
     if (scope == NULL || (options->size != 0 && options->size != sizeof(*options)) ||
-        options->patience_ns < 0) {
+        options->grace_ns < 0) {
         return -EINVAL;
     }
     struct drain drain = {.scope = scope,
@@ -134,13 +134,13 @@ int weft_drain(weft_scope *scope, int listener, const weft_drain_options *option
     wf_undo_hook_add(&hook, drain_undo, &drain);
     rc = weft_scope_close(scope);
     (void)weft_cancel(drain.signal_task);
-    const bool is_shielded = weft_shield(1) == 0; /* fails only if 255 shields are in place */
+    const bool is_shielded = weft_shield_begin() == 0; /* fails only if 255 shields are in place */
     weft_task *signal_task = drain.signal_task;
     drain.signal_task = NULL; /* the call takes the handle, and a hook of its own releases it */
     (void)weft_await(signal_task);
     wf_undo_hook_remove(&hook);
     if (is_shielded) {
-        (void)weft_shield(0);
+        (void)weft_shield_end();
     }
     listener_release(&drain);
     return rc;

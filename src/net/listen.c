@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * net/listen.c - listening sockets: weft_listen; options and addresses of any socket.
+ * net/listen.c - listening sockets: weft_net_listen; options and addresses of any socket.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -25,7 +25,7 @@ static int set_option(int *rc, int fd, int level, int name, bool is_on)
 
 /* Called before the bind, because some of the options change what the bind does.  Accepted
  * connections inherit TCP_NODELAY and SO_KEEPALIVE. */
-static int set_options(int fd, const weft_address *address, const weft_listen_options *options)
+static int set_options(int fd, const weft_address *address, const weft_net_listen_options *options)
 {
     const int family = address->as.any.sa_family;
     const bool is_tcp = family != AF_UNIX && !options->is_datagram;
@@ -67,7 +67,7 @@ static int bind_socket(int fd, const weft_address *address, int type, bool unlin
 }
 
 /* Returns the descriptor of a socket that listens. */
-static int open_listener(const weft_address *address, const weft_listen_options *options)
+static int open_listener(const weft_address *address, const weft_net_listen_options *options)
 {
     const int family = address->as.any.sa_family;
     const int type = options->is_datagram ? SOCK_DGRAM : SOCK_STREAM;
@@ -92,9 +92,9 @@ static int open_listener(const weft_address *address, const weft_listen_options 
     return fd;
 }
 
-int weft_listen(const char *text, const weft_listen_options *options)
+int weft_net_listen(const char *text, const weft_net_listen_options *options)
 {
-    static const weft_listen_options defaults;
+    static const weft_net_listen_options defaults;
     weft_address address;
     options = options != NULL ? options : &defaults;
     if ((options->size != 0 && options->size != sizeof(*options)) || options->backlog < 0) {
@@ -129,12 +129,12 @@ static int socket_option(int fd, int level, int name, int value)
     return rc;
 }
 
-int weft_socket_nodelay(int fd, bool is_on)
+int weft_socket_set_nodelay(int fd, bool is_on)
 {
     return socket_option(fd, IPPROTO_TCP, TCP_NODELAY, is_on);
 }
 
-int weft_socket_keepalive(int fd, unsigned seconds)
+int weft_socket_set_keepalive(int fd, unsigned seconds)
 {
     if (seconds > KEEPALIVE_MAX_S) {
         return -EINVAL;
@@ -168,12 +168,12 @@ static int socket_address(int fd, weft_address *out,
     return rc;
 }
 
-int weft_local_address(int fd, weft_address *out)
+int weft_address_local(weft_address *out, int fd)
 {
     return socket_address(fd, out, wf_sys_getsockname);
 }
 
-int weft_peer_address(int fd, weft_address *out)
+int weft_address_peer(weft_address *out, int fd)
 {
     return socket_address(fd, out, wf_sys_getpeername);
 }

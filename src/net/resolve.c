@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * net/resolve.c - host names to addresses: weft_resolve.
+ * net/resolve.c - host names to addresses: weft_net_resolve.
  *
  * getaddrinfo reads files and asks servers, for seconds if it must, and cannot be interrupted.  It
  * runs on a thread of the blocking pool.  The task waits for a future of that call, in a race with
@@ -26,7 +26,7 @@
 
 /* What a thread of the blocking pool works on. */
 struct lookup {
-    weft_addrs *found;
+    weft_address_list *found;
     const char *service; /* NULL: none */
     char host[];         /* and the service behind it */
 };
@@ -57,22 +57,23 @@ static int resolve_error(int code, int error)
 }
 
 /* A list without addresses, with space for `capacity`. */
-static weft_addrs *addrs_new(size_t capacity)
+static weft_address_list *addrs_new(size_t capacity)
 {
-    weft_addrs *addrs = wf_alloc_zeroed(1, sizeof(*addrs) + capacity * sizeof(addrs->list[0]));
+    weft_address_list *addrs =
+        wf_alloc_zeroed(1, sizeof(*addrs) + capacity * sizeof(addrs->list[0]));
     if (addrs != NULL) {
         addrs->list = (weft_address *)(void *)(addrs + 1);
     }
     return addrs;
 }
 
-static int copy_addresses(const struct addrinfo *list, weft_addrs **out)
+static int copy_addresses(const struct addrinfo *list, weft_address_list **out)
 {
     size_t count = 0;
     for (const struct addrinfo *info = list; info != NULL; info = info->ai_next) {
         count++;
     }
-    weft_addrs *addrs = addrs_new(count);
+    weft_address_list *addrs = addrs_new(count);
     if (addrs == NULL) {
         return -ENOMEM;
     }
@@ -88,7 +89,7 @@ static int copy_addresses(const struct addrinfo *list, weft_addrs **out)
 }
 
 /* [non-worker thread]  Blocks. */
-static int ask_libc(const char *host, const char *service, weft_addrs **out)
+static int ask_libc(const char *host, const char *service, weft_address_list **out)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;
@@ -153,7 +154,7 @@ static struct lookup *lookup_new(const char *host, const char *service)
 static void lookup_free(void *arg)
 {
     struct lookup *lookup = arg;
-    weft_addrs_free(lookup->found);
+    weft_address_list_free(lookup->found);
     wf_free(lookup);
 }
 
@@ -166,7 +167,7 @@ static intptr_t lookup_run(void *arg)
 
 /* [green thread]  Suspends until the lookup has an answer, or the task is cancelled or out of
  * time. */
-static int ask_in_task(const char *host, const char *service, weft_addrs **out)
+static int ask_in_task(const char *host, const char *service, weft_address_list **out)
 {
     enum { ANSWER, INTERRUPTION };
     weft_wait_future answer;
@@ -178,10 +179,10 @@ static int ask_in_task(const char *host, const char *service, weft_addrs **out)
     if (lookup == NULL) {
         return -ENOMEM;
     }
-    weft_blocking_future(&answer, lookup_run, lookup, lookup_free);
+    weft_blocking_call_future(&answer, lookup_run, lookup, lookup_free);
     weft_sleep_future_init(&interruption, WEFT_NEVER);
     weft_join_future_init(&race, WEFT_JOIN_RACE, branches, sizeof(branches) / sizeof(branches[0]));
-    const intptr_t winner = weft_await_future(&race.future);
+    const intptr_t winner = weft_future_await(&race.future);
     WEFT_CHECK(winner == ANSWER || winner == INTERRUPTION);
     if (winner == INTERRUPTION) {
         return (int)branches[winner].result; /* the lookup belongs to the dropped future */
@@ -195,7 +196,7 @@ static int ask_in_task(const char *host, const char *service, weft_addrs **out)
     return rc;
 }
 
-int weft_resolve(const char *host, const char *service, weft_addrs **out)
+int weft_net_resolve(weft_address_list **out, const char *host, const char *service)
 {
     weft_address address;
     if (host == NULL || out == NULL || host[0] == '\0') {
@@ -206,7 +207,7 @@ int weft_resolve(const char *host, const char *service, weft_addrs **out)
         return rc;
     }
     if (rc == 1) {
-        weft_addrs *addrs = addrs_new(1);
+        weft_address_list *addrs = addrs_new(1);
         if (addrs == NULL) {
             return -ENOMEM;
         }
@@ -221,7 +222,7 @@ int weft_resolve(const char *host, const char *service, weft_addrs **out)
     return self->body == WF_BODY_POLL ? -EAGAIN : ask_in_task(host, service, out);
 }
 
-void weft_addrs_free(weft_addrs *addrs)
+void weft_address_list_free(weft_address_list *addrs)
 {
     wf_free(addrs);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * obs/dump.c - weft_dump: a line for every worker and every live task of a runtime.
+ * obs/dump.c - weft_runtime_dump: a line for every worker and every live task of a runtime.
  *
  * Works while tasks run.  It takes only the lock of the task pool, and only copies numbers under
  * it.  The text is written afterwards, so a slow reader of the text delays no worker.
@@ -14,7 +14,7 @@
 #include "obs/obs.h"
 
 struct snapshot {
-    weft_info *infos;
+    weft_task_info *infos;
     size_t count;
     size_t max;
     const weft_runtime *runtime;
@@ -45,7 +45,7 @@ static void describe_address(char *text, size_t size, const void *address)
 }
 
 /* What the task waits for, with its number or address if it has one, and for how long. */
-static void describe_wait(char *text, size_t size, const weft_info *info, weft_time now)
+static void describe_wait(char *text, size_t size, const weft_task_info *info, weft_time now)
 {
     char object[32] = "";
     if (info->wait_task_id != 0) {
@@ -59,7 +59,7 @@ static void describe_wait(char *text, size_t size, const weft_info *info, weft_t
                    (now - info->wait_since) / 1000000);
 }
 
-static int dump_task(int fd, const weft_info *info, weft_time now)
+static int dump_task(int fd, const weft_task_info *info, weft_time now)
 {
     char line[512];
     char wait[96] = "";
@@ -67,14 +67,14 @@ static int dump_task(int fd, const weft_info *info, weft_time now)
     char site[128];
     describe_address(fn, sizeof(fn), (const void *)(uintptr_t)info->fn);
     describe_address(site, sizeof(site), info->site);
-    if (info->state == WEFT_BLOCKED) {
+    if (info->state == WEFT_TASK_BLOCKED) {
         describe_wait(wait, sizeof(wait), info, now);
     }
     int length =
         snprintf(line, sizeof(line),
                  "task %" PRIu64 " \"%s\" %s%s, age %" PRId64 " ms, runs %" PRIu64
                  ", parent %" PRIu64 ", fn %s, spawned at %s%s%s\n",
-                 info->id, info->name, weft_state_name(info, WEFT_STYLE_WEFT), wait,
+                 info->id, info->name, weft_task_state_name(info->state), wait,
                  (now - info->created) / 1000000, info->runs, info->parent_id, fn, site,
                  info->is_cancelled ? ", cancelled" : "", info->is_pinned ? ", pinned" : "");
     size_t size = (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
@@ -84,9 +84,10 @@ static int dump_task(int fd, const weft_info *info, weft_time now)
 static int dump_worker(int fd, struct wf_worker *worker)
 {
     char line[256];
-    weft_counters counters;
-    (void)weft_worker_stats(worker->runtime, worker->index, &counters); /* cannot fail */
-    struct weft_task *current = wf_load_acquire(&worker->current);      /* (sched.D1) */
+    weft_worker_stats counters;
+    (void)weft_runtime_get_worker_stats(worker->runtime, &counters,
+                                        worker->index);            /* cannot fail */
+    struct weft_task *current = wf_load_acquire(&worker->current); /* (sched.D1) */
     const bool is_spare_parked =
         wf_load_relaxed(&worker->health.is_spare_parked) != 0; /* relaxed: a hint */
     const char *kind = is_spare_parked           ? " (parked spare)"
@@ -112,7 +113,7 @@ static int dump_worker(int fd, struct wf_worker *worker)
     return wf_file_write(fd, line, size);
 }
 
-int weft_dump(weft_runtime *runtime, int fd)
+int weft_runtime_dump(weft_runtime *runtime, int fd)
 {
     if (runtime == NULL) {
         return -EINVAL;

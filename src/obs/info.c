@@ -5,8 +5,8 @@
  * While a task may run on another worker, a snapshot reads only the atomic fields of the task.  So
  * it stops no thread, and its values may be from slightly different moments.
  *
- * weft_task_find visits all tasks of the runtime.  Rejected: a table of ids, which every spawn and
- * every end would pay for; a search by id is rare and need not be fast.
+ * weft_runtime_find_task visits all tasks of the runtime.  Rejected: a table of ids, which every
+ * spawn and every end would pay for; a search by id is rare and need not be fast.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,37 +23,37 @@ static bool is_running(const weft_runtime *runtime, const struct weft_task *task
     return false;
 }
 
-static enum weft_state info_state(const weft_runtime *runtime, const struct weft_task *task,
-                                  bool is_held, const struct wf_state_view *view)
+static enum weft_task_state info_state(const weft_runtime *runtime, const struct weft_task *task,
+                                       bool is_held, const struct wf_state_view *view)
 {
     switch (view->lifecycle) {
     case WF_COMPLETE:
         if (!is_held || task->result >= 0) {
-            return WEFT_COMPLETED;
+            return WEFT_TASK_COMPLETED;
         }
         /* relaxed: the task is COMPLETE, and (task.T3) ordered it */
-        return (wf_load_relaxed(&task->marks) & WF_TASK_CANCELLED) != 0 ? WEFT_CANCELLED
-                                                                        : WEFT_FAILED;
+        return (wf_load_relaxed(&task->marks) & WF_TASK_CANCELLED) != 0 ? WEFT_TASK_CANCELLED
+                                                                        : WEFT_TASK_FAILED;
     case WF_IDLE:
-        return WEFT_BLOCKED;
+        return WEFT_TASK_BLOCKED;
     case WF_ACTIVE:
     default:
         if (is_running(runtime, task)) {
-            return WEFT_RUNNING;
+            return WEFT_TASK_RUNNING;
         }
-        return wf_load_relaxed(&task->runs) == 0 ? WEFT_CREATED : WEFT_RUNNABLE;
+        return wf_load_relaxed(&task->runs) == 0 ? WEFT_TASK_CREATED : WEFT_TASK_READY;
     }
 }
 
 void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task, bool is_held,
-                      weft_info *out)
+                      weft_task_info *out)
 {
     struct wf_state_view view;
     wf_state_read(&task->state, &view);
     const bool is_complete = view.lifecycle == WF_COMPLETE;
     /* All relaxed: a snapshot for diagnosis. */
     const uint32_t marks = wf_load_relaxed(&task->marks);
-    *out = (weft_info){
+    *out = (weft_task_info){
         .id = wf_load_relaxed(&task->id),
         .parent_id = wf_load_relaxed(&task->origin.parent_id),
         .state = info_state(runtime, task, is_held, &view),
@@ -71,7 +71,7 @@ void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task,
         .is_detached = (marks & WF_TASK_DETACHED) != 0,
     };
     out->has_run = out->runs > 0;
-    if (out->state == WEFT_BLOCKED) {
+    if (out->state == WEFT_TASK_BLOCKED) {
         out->wait = (enum weft_wait)wf_load_relaxed(&task->wait);
         out->wait_object = (const void *)wf_load_relaxed(&task->wait_record.object);
         out->wait_task_id = wf_load_relaxed(&task->wait_record.task_id);
@@ -83,7 +83,7 @@ void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task,
     wf_task_name(task, out->name);
 }
 
-int weft_task_info(const weft_task *task, weft_info *out)
+int weft_task_get_info(const weft_task *task, weft_task_info *out)
 {
     if (task == NULL || out == NULL) {
         return -EINVAL;
@@ -120,7 +120,7 @@ static void compare_id(struct weft_task *task, void *context)
     }
 }
 
-weft_task *weft_task_find(weft_runtime *runtime, uint64_t id)
+weft_task *weft_runtime_find_task(weft_runtime *runtime, uint64_t id)
 {
     struct id_search id_search = {.id = id};
     if (runtime == NULL || id == 0) {
@@ -133,28 +133,31 @@ weft_task *weft_task_find(weft_runtime *runtime, uint64_t id)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-const char *weft_state_name(const weft_info *info, enum weft_style style)
+const char *weft_state_style_name(enum weft_state_style style, enum weft_task_state state)
 {
     /* By style and state. */
-    static const char *const names[][WEFT_CANCELLED + 1] = {
-        [WEFT_STYLE_WEFT] = {"created", "ready", "running", "blocked", "completed", "failed",
-                             "cancelled"},
-        [WEFT_STYLE_STEAL] = {"Ready", "Ready", "Running", "Blocked", "Complete", "Complete",
-                              "Complete"},
-        [WEFT_STYLE_REACTOR] = {"Ready", "Resumed", "Running", "Suspended", "Completed", "Failed",
-                                "Failed"},
-        [WEFT_STYLE_PLAN] = {"Created", "Resumed", "Running", "Suspended", "Completed", "Failed",
-                             "Failed"},
-        [WEFT_STYLE_PROCESS] = {"Ready", "Ready", "Running", "Blocked", "Complete", "Complete",
-                                "Complete"},
-        [WEFT_STYLE_POLL] = {"SCHEDULED", "SCHEDULED", "RUNNING", "IDLE", "COMPLETE", "COMPLETE",
-                             "COMPLETE"},
+    static const char *const names[][WEFT_TASK_CANCELLED + 1] = {
+        [WEFT_STATE_STYLE_WEFT] = {"created", "ready", "running", "blocked", "completed", "failed",
+                                   "cancelled"},
+        [WEFT_STATE_STYLE_STEAL] = {"Ready", "Ready", "Running", "Blocked", "Complete", "Complete",
+                                    "Complete"},
+        [WEFT_STATE_STYLE_REACTOR] = {"Ready", "Resumed", "Running", "Suspended", "Completed",
+                                      "Failed", "Failed"},
+        [WEFT_STATE_STYLE_PLAN] = {"Created", "Resumed", "Running", "Suspended", "Completed",
+                                   "Failed", "Failed"},
+        [WEFT_STATE_STYLE_PROCESS] = {"Ready", "Ready", "Running", "Blocked", "Complete",
+                                      "Complete", "Complete"},
+        [WEFT_STATE_STYLE_POLL] = {"SCHEDULED", "SCHEDULED", "RUNNING", "IDLE", "COMPLETE",
+                                   "COMPLETE", "COMPLETE"},
     };
-    if (info == NULL || (unsigned)style > WEFT_STYLE_POLL ||
-        (unsigned)info->state > WEFT_CANCELLED) {
-        return "unknown";
-    }
-    return names[style][info->state];
+    const bool is_known =
+        (unsigned)style <= WEFT_STATE_STYLE_POLL && (unsigned)state <= WEFT_TASK_CANCELLED;
+    return is_known ? names[style][state] : "unknown";
+}
+
+const char *weft_task_state_name(enum weft_task_state state)
+{
+    return weft_state_style_name(WEFT_STATE_STYLE_WEFT, state);
 }
 
 const char *weft_wait_name(enum weft_wait wait)
@@ -163,10 +166,10 @@ const char *weft_wait_name(enum weft_wait wait)
         [WEFT_WAIT_NOTHING] = "nothing",
         [WEFT_WAIT_TASK] = "task",
         [WEFT_WAIT_TASKS] = "tasks",
-        [WEFT_WAIT_OUTER_TASK] = "outer-task",
-        [WEFT_WAIT_OUTER_TASKS] = "outer-tasks",
+        [WEFT_WAIT_EXTERNAL_TASK] = "external task",
+        [WEFT_WAIT_EXTERNAL_TASKS] = "external tasks",
         [WEFT_WAIT_SCOPE] = "scope",
-        [WEFT_WAIT_ROOM] = "limit",
+        [WEFT_WAIT_ADMISSION] = "admission",
         [WEFT_WAIT_WORLD] = "world",
         [WEFT_WAIT_TIME] = "time",
         [WEFT_WAIT_WAKER] = "waker",
@@ -184,7 +187,7 @@ const char *weft_wait_name(enum weft_wait wait)
         [WEFT_WAIT_SELECT] = "select",
         [WEFT_WAIT_READABLE] = "readable fd",
         [WEFT_WAIT_WRITABLE] = "writable fd",
-        [WEFT_WAIT_OUTER_SELECT] = "outer-select",
+        [WEFT_WAIT_EXTERNAL_SELECT] = "external select",
     };
     _Static_assert(sizeof(names) / sizeof(names[0]) == WEFT_WAIT_KINDS, "each has one");
     return (unsigned)wait < WEFT_WAIT_KINDS ? names[wait] : "unknown";

@@ -21,7 +21,7 @@
  * runtime may be closed.  `is_held`: the caller has a reference; else another task may begin in
  * this memory at any time. */
 void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task, bool is_held,
-                      weft_info *out);
+                      weft_task_info *out);
 
 /* quiescence.c  [loop, control thread]  No task runs and none is queued: reports failures and a
  * deadlock, or wakes the closer.  `is_still`: the caller knows that no worker begins to run a task;

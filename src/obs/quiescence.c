@@ -235,13 +235,13 @@ static size_t find_cycle(const struct task_list *all, const struct weft_task **c
 /* Writes a line.  Returns its full length, also if it was cut. */
 static size_t describe_waiting(char *text, size_t size, const struct weft_task *task)
 {
-    weft_info info;
+    weft_task_info info;
     int length;
     wf_task_describe(task->pool->runtime, task, false, &info);
     const unsigned long long id = (unsigned long long)info.id;
     const struct weft_task *held_by = wf_wait_is_for_lock(info.wait) ? lock_holder(task) : NULL;
     if (held_by != NULL) {
-        char name[WEFT_NAME_SIZE];
+        char name[WEFT_TASK_NAME_SIZE];
         wf_task_name(held_by, name);
         length =
             snprintf(text, size, "task %llu \"%s\" waits for %s %p, held by task %llu \"%s\"\n", id,
@@ -276,7 +276,7 @@ static void print_deadlock(weft_runtime *runtime, const weft_deadlock *deadlock)
     /* An error here cannot be reported. */
     (void)wf_file_write(STDERR_FILENO, line, (size_t)length);
     (void)wf_file_write(STDERR_FILENO, deadlock->text, strlen(deadlock->text));
-    (void)weft_dump(runtime, STDERR_FILENO);
+    (void)weft_runtime_dump(runtime, STDERR_FILENO);
 }
 
 /* The details of a deadlock. */

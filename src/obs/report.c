@@ -53,7 +53,7 @@ static void add_address(struct text *text, uintptr_t address)
 /* The task is alive. */
 static void add_task(struct text *text, const struct weft_task *task)
 {
-    char name[WEFT_NAME_SIZE];
+    char name[WEFT_TASK_NAME_SIZE];
     wf_task_name(task, name);
     report_add(text, "task ");
     add_number(text, wf_load_relaxed(&task->id), 10); /* relaxed: constant while it is alive */

@@ -7,9 +7,9 @@
 #include "life/blocking.h"
 #include "obs/obs.h"
 
-static void read_counters(const struct wf_counters *counters, weft_counters *out)
+static void read_counters(const struct wf_counters *counters, weft_worker_stats *out)
 {
-    *out = (weft_counters){
+    *out = (weft_worker_stats){
         .spawned = wf_counter_read(&counters->spawned),
         .completed = wf_counter_read(&counters->completed),
         .failed = wf_counter_read(&counters->failed),
@@ -25,7 +25,7 @@ static void read_counters(const struct wf_counters *counters, weft_counters *out
     };
 }
 
-static void read_worker(struct wf_worker *worker, weft_counters *out)
+static void read_worker(struct wf_worker *worker, weft_worker_stats *out)
 {
     struct wf_queue_stats queue;
     read_counters(&worker->counters, out);
@@ -36,7 +36,7 @@ static void read_worker(struct wf_worker *worker, weft_counters *out)
     out->queue_depth = wf_runq_count(&worker->runq) + (wf_lifo_is_full(&worker->runq) ? 1 : 0);
 }
 
-static void stats_add(weft_counters *sum, const weft_counters *more)
+static void stats_add(weft_worker_stats *sum, const weft_worker_stats *more)
 {
     sum->spawned += more->spawned;
     sum->completed += more->completed;
@@ -55,7 +55,7 @@ static void stats_add(weft_counters *sum, const weft_counters *more)
     sum->forks_taken += more->forks_taken;
 }
 
-int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_counters *out)
+int weft_runtime_get_worker_stats(weft_runtime *runtime, weft_worker_stats *out, unsigned worker)
 {
     if (runtime == NULL || out == NULL || worker >= wf_worker_total(runtime)) {
         return -EINVAL;
@@ -64,7 +64,7 @@ int weft_worker_stats(weft_runtime *runtime, unsigned worker, weft_counters *out
     return 0;
 }
 
-int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
+int weft_runtime_get_stats(weft_runtime *runtime, weft_runtime_stats *out)
 {
     if (runtime == NULL || out == NULL) {
         return -EINVAL;
@@ -73,7 +73,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
     const struct wf_driver *driver = wf_driver_of(runtime);
     struct wf_stack_stats stacks;
     wf_stack_pool_stats(&runtime->stacks, &stacks);
-    *out = (weft_stats){
+    *out = (weft_runtime_stats){
         .workers = runtime->worker_count,
         .searching = wf_idle_searching(&runtime->idle),
         .parked = runtime->policy->parked_count(runtime),
@@ -84,8 +84,8 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
         .stops = wf_counter_read(&runtime->world_stats.stops),
         .stop_ns_max = wf_counter_read(&runtime->world_stats.ns_max),
         .stop_ns_total = wf_counter_read(&runtime->world_stats.ns_total),
-        .seats = wf_worker_total(runtime),
-        .in_play = wf_workers_active(runtime),
+        .workers_total = wf_worker_total(runtime),
+        .workers_active = wf_workers_active(runtime),
         .hogs = wf_counter_read(&runtime->monitor.hogs),
         .blocks = wf_counter_read(&runtime->monitor.blocked),
         .spares_refused = wf_counter_read(&runtime->monitor.refused),
@@ -100,7 +100,7 @@ int weft_runtime_stats(weft_runtime *runtime, weft_stats *out)
     };
     read_counters(&runtime->foreign, &out->total);
     for (unsigned i = 0; i < wf_worker_total(runtime); i++) {
-        weft_counters counters;
+        weft_worker_stats counters;
         read_worker(&runtime->workers[i], &counters);
         stats_add(&out->total, &counters);
         out->timers_fired += wf_counter_read(&runtime->workers[i].timers.fired);

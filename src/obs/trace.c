@@ -38,17 +38,17 @@ static int trace_start_locked(weft_runtime *runtime, uint32_t events)
     return 0;
 }
 
-int weft_trace_start(weft_runtime *runtime, uint32_t events)
+int weft_runtime_trace_start(weft_runtime *runtime, uint32_t events)
 {
     if (runtime == NULL) {
         return -EINVAL;
     }
-    int rc = weft_stop_the_world(runtime);
+    int rc = weft_world_stop(runtime);
     if (rc != 0) {
         return rc;
     }
     rc = trace_start_locked(runtime, events);
-    (void)weft_start_the_world(runtime); /* cannot fail: the caller stopped it */
+    (void)weft_world_start(runtime); /* cannot fail: the caller stopped it */
     return rc;
 }
 
@@ -76,20 +76,20 @@ static int trace_stop_locked(weft_runtime *runtime, struct wf_trace_record **rec
     return rc;
 }
 
-int weft_trace_stop(weft_runtime *runtime, int fd)
+int weft_runtime_trace_stop(weft_runtime *runtime, int fd)
 {
     if (runtime == NULL) {
         return -EINVAL;
     }
     /* First, before anything is allocated: a forced close may abandon a task that waits here. */
-    int rc = weft_stop_the_world(runtime);
+    int rc = weft_world_stop(runtime);
     if (rc != 0) {
         return rc;
     }
     struct wf_trace_record *records = NULL;
     size_t count = 0;
     rc = trace_stop_locked(runtime, &records, &count);
-    (void)weft_start_the_world(runtime); /* cannot fail: the caller stopped it */
+    (void)weft_world_start(runtime); /* cannot fail: the caller stopped it */
     if (rc == 0) {
         rc = wf_trace_write(fd, records, count);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * par/for.c - loops: weft_for and weft_map.
+ * par/for.c - loops: weft_par_for and weft_par_map.
  */
 #include <errno.h>
 
@@ -9,7 +9,7 @@
 struct loop {
     void (*body)(size_t lo, size_t hi, void *arg);
     void *arg;
-    bool is_shielded; /* the caller of weft_for was: then no chunk is left out, on any worker */
+    bool is_shielded; /* the caller of weft_par_for was: then no chunk is left out, on any worker */
 };
 
 /* A part of a loop.  The task that runs it processes it in chunks, and may split what is left into
@@ -29,10 +29,10 @@ static int run_halves(const struct range *range)
     const size_t middle = range->lo + (range->hi - range->lo) / 2;
     struct range lower = {range->loop, range->lo, middle, range->grain};
     struct range upper = {range->loop, middle, range->hi, range->grain};
-    weft_fork fork;
-    weft_fork_go(&fork, run_range, &upper);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, run_range, &upper);
     const int rc = (int)run_range(&lower);
-    const int upper_rc = (int)weft_fork_join(&fork);
+    const int upper_rc = (int)weft_par_fork_join(&fork);
     return rc != 0 ? rc : upper_rc;
 }
 
@@ -51,7 +51,7 @@ static void run_chunk(struct range *range)
 static intptr_t run_range(void *arg)
 {
     struct range *range = arg;
-    weft_forks *forks = wf_par_forks();
+    weft_par_forks *forks = wf_par_forks();
     while (range->lo < range->hi) {
         if (wf_par_is_split(forks, &range->grain, range->hi - range->lo)) {
             return run_halves(range);
@@ -65,8 +65,8 @@ static intptr_t run_range(void *arg)
     return 0;
 }
 
-int weft_for(size_t begin, size_t end, size_t grain, void (*body)(size_t lo, size_t hi, void *arg),
-             void *arg)
+int weft_par_for(size_t begin, size_t end, size_t grain,
+                 void (*body)(size_t lo, size_t hi, void *arg), void *arg)
 {
     if (body == NULL || begin > end) {
         return -EINVAL;
@@ -96,12 +96,12 @@ static void map_chunk(size_t lo, size_t hi, void *arg)
     }
 }
 
-int weft_map(const void *items, size_t item_size, void *results, size_t result_size, size_t count,
-             void (*fn)(const void *item, void *result, void *arg), void *arg)
+int weft_par_map(const void *items, size_t item_size, void *results, size_t result_size,
+                 size_t count, void (*fn)(const void *item, void *result, void *arg), void *arg)
 {
     if (fn == NULL || (count > 0 && (items == NULL || results == NULL))) {
         return -EINVAL;
     }
     struct mapping mapping = {items, item_size, results, result_size, fn, arg};
-    return weft_for(0, count, 0, map_chunk, &mapping);
+    return weft_par_for(0, count, 0, map_chunk, &mapping);
 }

@@ -47,10 +47,10 @@ bool wf_grain_is_worth_forking(const struct wf_grain *grain, size_t count)
                                                     2.0 * (double)WF_CHUNK_NS * (double)grain->seen;
 }
 
-weft_forks *wf_par_forks(void)
+weft_par_forks *wf_par_forks(void)
 {
-    weft_forks *forks = weft_forks_self();
-    return weft_forks_is_alone(forks) ? NULL : forks;
+    weft_par_forks *forks = weft_par_forks_self();
+    return weft_par_forks_run_at_once(forks) ? NULL : forks;
 }
 
 bool wf_par_is_shielded(void)

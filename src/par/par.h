@@ -25,9 +25,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <weft/fork.h>
-#include <weft/fork_typed.h>
 #include <weft/par.h>
+#include <weft/par_fork.h>
+#include <weft/par_fork_typed.h>
 #include <weft/runtime.h>
 #include <weft/task.h>
 
@@ -55,7 +55,7 @@ bool wf_grain_is_worth_forking(const struct wf_grain *grain, size_t count);
 
 /* [any]  The forks of the calling task.  NULL: the caller cannot fork (a non-worker thread, a poll
  * task), and must not split. */
-weft_forks *wf_par_forks(void);
+weft_par_forks *wf_par_forks(void);
 
 /* Memory for the duration of one call.  wf_par_free frees it.  A function of the user may call
  * weft_fail, or may wait or yield when a forced close comes: then the call never returns, and the
@@ -75,9 +75,10 @@ bool wf_par_is_shielded(void);
 
 /* [the task]  Whether to split a range with `count` remaining indices: forks were requested, and
  * the range is large enough. */
-static inline bool wf_par_is_split(weft_forks *forks, const struct wf_grain *grain, size_t count)
+static inline bool wf_par_is_split(weft_par_forks *forks, const struct wf_grain *grain,
+                                   size_t count)
 {
-    return forks != NULL && count > grain->grain && weft_forks_is_asked(forks) &&
+    return forks != NULL && count > grain->grain && weft_par_forks_is_requested(forks) &&
            wf_grain_is_worth_forking(grain, count);
 }
 

@@ -16,15 +16,15 @@ enum { FRAME_MAX = 256 }; /* bytes of the largest value that is kept in the fram
 
 /* A part of the reduction, processed by one task. */
 struct part {
-    const weft_reducer *reducer;
+    const weft_par_reducer *reducer;
     size_t lo;
     size_t hi;
     struct wf_grain grain;
     void *value;
-    bool is_shielded; /* the caller of weft_reduce was: then no chunk is left out */
+    bool is_shielded; /* the caller of weft_par_reduce was: then no chunk is left out */
 };
 
-static void begin_with_identity(const weft_reducer *reducer, void *value)
+static void begin_with_identity(const weft_par_reducer *reducer, void *value)
 {
     if (reducer->identity != NULL) {
         memcpy(value, reducer->identity, reducer->size);
@@ -38,15 +38,15 @@ static intptr_t add_part(void *arg);
 /* Adds the lower half to the value and the upper half to `other`, and combines the two. */
 static int add_halves(const struct part *part, void *other)
 {
-    const weft_reducer *reducer = part->reducer;
+    const weft_par_reducer *reducer = part->reducer;
     const size_t middle = part->lo + (part->hi - part->lo) / 2;
     struct part lower = {reducer, part->lo, middle, part->grain, part->value, part->is_shielded};
     struct part upper = {reducer, middle, part->hi, part->grain, other, part->is_shielded};
-    weft_fork fork;
+    weft_par_fork fork;
     begin_with_identity(reducer, other);
-    weft_fork_go(&fork, add_part, &upper);
+    weft_par_fork_go(&fork, add_part, &upper);
     const int rc = (int)add_part(&lower);
-    const int upper_rc = (int)weft_fork_join(&fork);
+    const int upper_rc = (int)weft_par_fork_join(&fork);
     reducer->combine(part->value, other, reducer->arg);
     return rc != 0 ? rc : upper_rc;
 }
@@ -90,7 +90,7 @@ static intptr_t add_split(struct part *part, bool *is_split)
 static intptr_t add_part(void *arg)
 {
     struct part *part = arg;
-    weft_forks *forks = wf_par_forks();
+    weft_par_forks *forks = wf_par_forks();
     while (part->lo < part->hi) {
         if (wf_par_is_split(forks, &part->grain, part->hi - part->lo)) {
             bool is_split;
@@ -108,7 +108,8 @@ static intptr_t add_part(void *arg)
     return 0;
 }
 
-int weft_reduce(size_t begin, size_t end, size_t grain, const weft_reducer *reducer, void *out)
+int weft_par_reduce(void *out, size_t begin, size_t end, size_t grain,
+                    const weft_par_reducer *reducer)
 {
     if (reducer == NULL || reducer->body == NULL || reducer->combine == NULL ||
         reducer->size == 0 || out == NULL || begin > end) {

@@ -62,14 +62,14 @@ static void scan_blocks(size_t lo, size_t hi, void *arg)
 /* Both passes run under a shield: a cancellation cannot end them early. */
 static void run_blocks(struct scan *scan, size_t blocks)
 {
-    const bool is_shielded = weft_shield(1) == 0;
-    int rc = weft_for(0, blocks - 1, 1, add_blocks, scan);
+    const bool is_shielded = weft_shield_begin() == 0;
+    int rc = weft_par_for(0, blocks - 1, 1, add_blocks, scan);
     WEFT_CHECK(rc == 0);
     scan->kind->scan(scan->kind, scan->sums, 0, blocks - 1, NULL);
-    rc = weft_for(0, blocks, 1, scan_blocks, scan);
+    rc = weft_par_for(0, blocks, 1, scan_blocks, scan);
     WEFT_CHECK(rc == 0);
     if (is_shielded) {
-        (void)weft_shield(0);
+        (void)weft_shield_end();
     }
 }
 
@@ -123,8 +123,8 @@ static void scan_items(const struct kind *kind, void *items, size_t lo, size_t h
     }
 }
 
-int weft_scan(void *items, size_t count, size_t size,
-              void (*combine)(void *value, const void *right, void *arg), void *arg)
+int weft_par_scan(void *items, size_t count, size_t size,
+                  void (*combine)(void *value, const void *right, void *arg), void *arg)
 {
     if (combine == NULL || size == 0 || size > WF_SCAN_ITEM_MAX || (items == NULL && count > 0)) {
         return -EINVAL;
@@ -189,13 +189,13 @@ static int scan_numbers(const struct kind *kind, void *items, size_t count)
     return 0;
 }
 
-int weft_scan_i64(int64_t *items, size_t count)
+int weft_par_scan_i64(int64_t *items, size_t count)
 {
     static const struct kind kind = {.size = sizeof(int64_t), .add = add_i64, .scan = scan_i64};
     return scan_numbers(&kind, items, count);
 }
 
-int weft_scan_f64(double *items, size_t count)
+int weft_par_scan_f64(double *items, size_t count)
 {
     static const struct kind kind = {.size = sizeof(double), .add = add_f64, .scan = scan_f64};
     return scan_numbers(&kind, items, count);

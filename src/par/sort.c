@@ -22,7 +22,7 @@
 
 struct sort {
     size_t size;
-    weft_compare compare;
+    weft_compare_fn compare;
     void *arg;
 };
 
@@ -188,10 +188,10 @@ static intptr_t merge_part(void *arg)
                                part->right + right * sort->size,
                                part->right_count - right,
                                part->out + (left + right) * sort->size};
-    weft_fork fork;
-    weft_fork_go(&fork, merge_part, &upper);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, merge_part, &upper);
     (void)merge_part(&lower);
-    return weft_fork_join(&fork);
+    return weft_par_fork_join(&fork);
 }
 
 /* ---- sort ---------------------------------------------------------------------------------- */
@@ -287,10 +287,10 @@ static intptr_t sort_part(void *arg)
     struct sort_part lower = {sort, part->items, part->other, half, !part->is_other};
     struct sort_part upper = {sort, part->items + half * sort->size,
                               part->other + half * sort->size, part->count - half, !part->is_other};
-    weft_fork fork;
-    weft_fork_go(&fork, sort_part, &upper);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, sort_part, &upper);
     (void)sort_part(&lower);
-    (void)weft_fork_join(&fork);
+    (void)weft_par_fork_join(&fork);
     const char *from = part->is_other ? part->items : part->other;
     struct merge_part merge = {sort,
                                from,
@@ -340,14 +340,14 @@ static void sort_in_place(const struct sort *sort, char *items, size_t count)
 
 /* ---- the public calls ---------------------------------------------------------------------- */
 
-static int sort_check(const void *items, size_t count, size_t size, weft_compare compare)
+static int sort_check(const void *items, size_t count, size_t size, weft_compare_fn compare)
 {
     const bool is_bad = compare == NULL || size == 0 || (items == NULL && count > 0) ||
                         (size > 0 && count > SIZE_MAX / size);
     return is_bad ? -EINVAL : 0;
 }
 
-int weft_sort_stable(void *items, size_t count, size_t size, weft_compare compare, void *arg)
+int weft_par_sort_stable(void *items, size_t count, size_t size, weft_compare_fn compare, void *arg)
 {
     int rc = sort_check(items, count, size, compare);
     if (rc != 0 || count < 2) {
@@ -365,9 +365,9 @@ int weft_sort_stable(void *items, size_t count, size_t size, weft_compare compar
     return rc;
 }
 
-int weft_sort(void *items, size_t count, size_t size, weft_compare compare, void *arg)
+int weft_par_sort(void *items, size_t count, size_t size, weft_compare_fn compare, void *arg)
 {
-    const int rc = weft_sort_stable(items, count, size, compare, arg);
+    const int rc = weft_par_sort_stable(items, count, size, compare, arg);
     if (rc != -ENOMEM) {
         return rc;
     }

@@ -206,7 +206,7 @@ static void report_hog(struct wf_worker *worker, int64_t ran_ns)
 {
     weft_runtime *runtime = worker->runtime;
     struct weft_task *task = wf_load_acquire(&worker->current); /* (sched.D1) */
-    weft_info info;
+    weft_task_info info;
     wf_counter_add(&runtime->monitor.hogs, 1);
     if (task == NULL || runtime->options.on_hog == NULL) {
         return;

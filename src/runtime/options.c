@@ -153,7 +153,7 @@ static int read_word(const struct error_text *error, const char *variable, const
 
 /* ---- filling in the options ---------------------------------------------------------------- */
 
-static int fill_workers(const struct error_text *error, weft_options *options)
+static int fill_workers(const struct error_text *error, weft_runtime_options *options)
 {
     uint64_t count = 0;
     int is_set = option_read_number(error, "WEFT_WORKERS", 1, WF_WORKERS_MAX, &count);
@@ -171,7 +171,7 @@ static int fill_workers(const struct error_text *error, weft_options *options)
     return check_range(error, "workers", options->workers, 1, WF_WORKERS_MAX);
 }
 
-static int fill_policy(const struct error_text *error, weft_options *options)
+static int fill_policy(const struct error_text *error, weft_runtime_options *options)
 {
     static const char *const policies[] = {"steal", "reactor"};
     static const char *const orders[] = {"fair", "depth-first"};
@@ -199,7 +199,7 @@ static int fill_policy(const struct error_text *error, weft_options *options)
     return 0;
 }
 
-static int fill_stack(const struct error_text *error, weft_options *options)
+static int fill_stack(const struct error_text *error, weft_runtime_options *options)
 {
     uint64_t bytes = WF_STACK_SIZE_DEFAULT * WF_STACK_SCALE;
     int rc = read_amount(error, "WEFT_STACK", &size_measure, WF_STACK_SIZE_MIN, WF_STACK_SIZE_MAX,
@@ -215,7 +215,7 @@ static int fill_stack(const struct error_text *error, weft_options *options)
                        WF_STACK_SIZE_MAX);
 }
 
-static int fill_blocking(const struct error_text *error, weft_options *options)
+static int fill_blocking(const struct error_text *error, weft_runtime_options *options)
 {
     uint64_t count = WF_BLOCKING_DEFAULT;
     int rc = option_read_number(error, "WEFT_BLOCKING_MAX", 1, WF_BLOCKING_MAX, &count);
@@ -237,7 +237,7 @@ static bool is_io_supported(enum weft_io io)
 #endif
 }
 
-static int fill_io(const struct error_text *error, weft_options *options)
+static int fill_io(const struct error_text *error, weft_runtime_options *options)
 {
     static const char *const words[] = {"auto", "epoll", "uring"};
     unsigned word = WEFT_IO_AUTO + 1;
@@ -261,7 +261,7 @@ static int fill_io(const struct error_text *error, weft_options *options)
 }
 
 /* The options of the monitor. */
-static int fill_monitor(const struct error_text *error, weft_options *options)
+static int fill_monitor(const struct error_text *error, weft_runtime_options *options)
 {
     static const char *const answers[] = {"0", "1"};
     uint64_t hog_ns = WF_HOG_NS;
@@ -287,7 +287,7 @@ static int fill_monitor(const struct error_text *error, weft_options *options)
     return 0;
 }
 
-static int fill_rest(const struct error_text *error, weft_options *options)
+static int fill_rest(const struct error_text *error, weft_runtime_options *options)
 {
     options->io_events_max =
         options->io_events_max != 0 ? options->io_events_max : WF_IO_EVENTS_MAX;
@@ -315,14 +315,15 @@ static int fill_rest(const struct error_text *error, weft_options *options)
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): option_error writes there */
-int wf_options_fill(weft_options *out, const weft_options *options, char *text, size_t text_size)
+int wf_options_fill(weft_runtime_options *out, const weft_runtime_options *options, char *text,
+                    size_t text_size)
 {
     const struct error_text error = {.text = text, .size = text != NULL ? text_size : 0};
-    weft_options all = {0};
+    weft_runtime_options all = {0};
     if (options != NULL) {
         /* A program built with older headers has a smaller struct: the rest gets defaults. */
         size_t size = options->size != 0 ? options->size : sizeof(all);
-        if (size < offsetof(weft_options, policy) || size > sizeof(all)) {
+        if (size < offsetof(weft_runtime_options, policy) || size > sizeof(all)) {
             return option_error(&error, "option size is %u, but the struct has %zu bytes",
                                 options->size, sizeof(all));
         }
@@ -353,9 +354,9 @@ int wf_options_fill(weft_options *out, const weft_options *options, char *text, 
     return rc;
 }
 
-int weft_options_check(const weft_options *options, char *text, size_t text_size)
+int weft_runtime_options_check(const weft_runtime_options *options, char *text, size_t text_size)
 {
-    weft_options filled;
+    weft_runtime_options filled;
     if (text != NULL && text_size > 0) {
         text[0] = '\0';
     }

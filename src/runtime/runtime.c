@@ -148,9 +148,9 @@ static void detach_in_child(void)
     wf_current_worker = NULL;
 }
 
-int weft_runtime_open(weft_runtime **out, const weft_options *options)
+int weft_runtime_open(weft_runtime **out, const weft_runtime_options *options)
 {
-    weft_options filled;
+    weft_runtime_options filled;
     int rc = out != NULL ? wf_options_fill(&filled, options, NULL, 0) : -EINVAL;
     if (rc != 0) {
         return rc;
@@ -179,7 +179,7 @@ int weft_runtime_open(weft_runtime **out, const weft_options *options)
     }
     rc = wf_monitor_start(runtime);
     if (rc == 0 && filled.trace_events != 0) {
-        rc = weft_trace_start(runtime, filled.trace_events);
+        rc = weft_runtime_trace_start(runtime, filled.trace_events);
     }
     if (rc != 0) {
         (void)weft_runtime_close(runtime, 0); /* nothing runs yet */
@@ -405,11 +405,11 @@ int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
 
 /* [weft_run]  Prints what is wrong with the options or the environment: the caller of weft_run gets
  * only -EINVAL. */
-static void print_options_error(int rc, const weft_options *options)
+static void print_options_error(int rc, const weft_runtime_options *options)
 {
     char text[256];
     char line[sizeof(text) + 16];
-    if (rc == -EINVAL && weft_options_check(options, text, sizeof(text)) != 0) {
+    if (rc == -EINVAL && weft_runtime_options_check(options, text, sizeof(text)) != 0) {
         int length = snprintf(line, sizeof(line), "weft: %s\n", text);
         (void)wf_file_write(STDERR_FILENO, line, (size_t)length); /* errors: no place to report */
     }
@@ -417,7 +417,7 @@ static void print_options_error(int rc, const weft_options *options)
 
 /* [weft_run]  Copies the weft_fail message of the first task to the caller's buffer.  If the caller
  * gave neither a buffer nor on_failure, prints the message on stderr. */
-static void pass_message(const struct weft_task *task, const weft_options *options)
+static void pass_message(const struct weft_task *task, const weft_runtime_options *options)
 {
     char text[256];
     char line[sizeof(text) + 32];
@@ -430,7 +430,7 @@ static void pass_message(const struct weft_task *task, const weft_options *optio
     }
 }
 
-intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
+intptr_t weft_run(weft_fn fn, void *arg, const weft_runtime_options *options)
 {
     if (wf_worker_self() != NULL) {
         return -EPERM;
@@ -456,7 +456,7 @@ intptr_t weft_run(weft_fn fn, void *arg, const weft_options *options)
     (void)weft_runtime_close(runtime, rc == -EDEADLK ? WF_DEADLOCK_GRACE_NS : -1);
     intptr_t result = task->result; /* the task is COMPLETE, and the handle keeps its memory */
     pass_message(task, options);
-    weft_drop(task);
+    weft_task_unref(task);
     return rc == 0 ? result : rc;
 }
 

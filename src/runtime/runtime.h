@@ -16,8 +16,9 @@
 #include "obs/obs.h"
 
 /* options.c  [any]  Fills in defaults and the environment.  -EINVAL: `text` gets the reason, as in
- * weft_options_check. */
-int wf_options_fill(weft_options *out, const weft_options *options, char *text, size_t text_size);
+ * weft_runtime_options_check. */
+int wf_options_fill(weft_runtime_options *out, const weft_runtime_options *options, char *text,
+                    size_t text_size);
 
 /* start.c  [opener]  Allocates memory for all workers that may exist and initialises those that the
  * options ask for, without their threads.  -ENOMEM: nothing is left behind. */

@@ -211,7 +211,7 @@ void wf_world_resume(weft_runtime *runtime)
     wf_lock_release(&runtime->world_turn.lock);
 }
 
-int weft_stop_the_world(weft_runtime *runtime)
+int weft_world_stop(weft_runtime *runtime)
 {
     if (runtime == NULL) {
         return -EINVAL;
@@ -240,7 +240,7 @@ int weft_stop_the_world(weft_runtime *runtime)
     return 0;
 }
 
-int weft_start_the_world(weft_runtime *runtime)
+int weft_world_start(weft_runtime *runtime)
 {
     if (runtime == NULL) {
         return -EINVAL;

@@ -153,7 +153,7 @@ void wf_steal_backoff_set(struct wf_worker *worker, uint32_t level);
 struct wf_blocking;
 struct wf_limits;
 struct wf_reactor;
-struct weft_forks;
+struct weft_par_forks;
 
 /* When workers leave their loop. */
 enum wf_exit_mode {
@@ -200,7 +200,7 @@ struct wf_runtime_trace {
 
 struct weft_runtime {
     struct wf_start start;
-    weft_options options; /* [const]  defaults filled in */
+    weft_runtime_options options; /* [const]  defaults filled in */
     const struct wf_policy *policy;
     unsigned worker_count;        /* [const]  configured workers: options.workers */
     unsigned workers_max;         /* [const]  workers and spares that may exist */
@@ -296,7 +296,7 @@ struct wf_upcalls {
     void (*job_abandon)(weft_runtime *runtime, struct wf_node *job);
 
     /* fork  Stands for the split deque of a task without one, and of the loop: wf_forks_enter. */
-    struct weft_forks *no_forks;
+    struct weft_par_forks *no_forks;
     /* fork  [the task]  It is about to be suspended with forks: makes tasks of them. */
     void (*forks_release)(struct weft_task *self);
     /* fork  [the task]  Its frames are left: drops its forks, and waits for those that run. */

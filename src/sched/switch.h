@@ -9,7 +9,7 @@
 #ifndef WF_SCHED_SWITCH_H
 #define WF_SCHED_SWITCH_H
 
-#include <weft/fork.h>
+#include <weft/par_fork.h>
 
 #include "sched/ready.h"
 
@@ -33,7 +33,7 @@ static inline struct weft_task *wf_pick_next(struct wf_worker *worker)
  */
 
 /* [the task]  Its split deque (fork/fork.h).  NULL: it has not forked yet. */
-static inline struct weft_forks *wf_forks_of(const struct weft_task *self)
+static inline struct weft_par_forks *wf_forks_of(const struct weft_task *self)
 {
     const struct wf_task_extra *extra =
         wf_load_relaxed(&self->extra); /* relaxed, both: the task's own */
@@ -41,10 +41,10 @@ static inline struct weft_forks *wf_forks_of(const struct weft_task *self)
 }
 
 /* [owner]  Sets the worker's current split deque to that of the task that runs next; NULL: the loop
- * runs.  weft_fork_go then finds it by one load instead of three. */
+ * runs.  weft_par_fork_go then finds it by one load instead of three. */
 static inline void wf_forks_enter(struct wf_worker *worker, const struct weft_task *task)
 {
-    struct weft_forks *forks = NULL;
+    struct weft_par_forks *forks = NULL;
     if (task != NULL && __builtin_expect(!task->is_bare, 0)) {
         forks = wf_forks_of(task);
     }
@@ -54,8 +54,8 @@ static inline void wf_forks_enter(struct wf_worker *worker, const struct weft_ta
 /* [the task]  Whether it has forks that are not joined yet. */
 static inline bool wf_has_forks(const struct weft_task *self)
 {
-    struct weft_forks *forks = wf_forks_of(self);
-    return forks != NULL && weft_forks_front_of(forks)->newest != NULL;
+    struct weft_par_forks *forks = wf_forks_of(self);
+    return forks != NULL && weft_par_forks_front_of(forks)->newest != NULL;
 }
 
 /* ---- switching ----------------------------------------------------------------------------- */

@@ -152,16 +152,19 @@ int weft_check(void)
     return wf_task_interrupted(self);
 }
 
-int weft_shield(int on)
+int weft_shield_begin(void)
 {
     struct weft_task *self = wf_task_self();
-    if (self == NULL) {
-        return -EPERM;
-    }
-    return on != 0 ? wf_state_shield(&self->state) : wf_state_unshield(&self->state);
+    return self != NULL ? wf_state_shield(&self->state) : -EPERM;
 }
 
-weft_time weft_deadline(weft_time deadline)
+int weft_shield_end(void)
+{
+    struct weft_task *self = wf_task_self();
+    return self != NULL ? wf_state_unshield(&self->state) : -EPERM;
+}
+
+weft_time weft_deadline_set(weft_time deadline)
 {
     struct weft_task *self = wf_task_self();
     if (self == NULL) {
@@ -173,11 +176,11 @@ weft_time weft_deadline(weft_time deadline)
     return old;
 }
 
-weft_time weft_deadline_sooner(weft_time deadline)
+weft_time weft_deadline_tighten(weft_time deadline)
 {
-    const weft_time old = weft_deadline(deadline);
+    const weft_time old = weft_deadline_set(deadline);
     if (old < deadline) {
-        (void)weft_deadline(old);
+        (void)weft_deadline_set(old);
     }
     return old;
 }
@@ -187,23 +190,32 @@ weft_task *weft_self(void)
     return wf_task_self();
 }
 
-int weft_pin(int on)
+/* [the task]  Sets how often the task is pinned, to the thread on which it runs now. */
+static int set_pins(struct weft_task *self, uint16_t pins)
+{
+    wf_store_relaxed(&self->pins, pins); /* relaxed: only the task writes it */
+    self->is_bare = false;
+    self->home = (uint16_t)wf_worker_self()->index;
+    self->needs_slow_queue = pins > 0 || wf_load_relaxed(&self->priority) != WEFT_PRIORITY_NORMAL;
+    return 0;
+}
+
+int weft_pin_begin(void)
 {
     struct weft_task *self = wf_task_self();
     if (self == NULL) {
         return -EPERM;
     }
-    uint16_t pins = wf_load_relaxed(&self->pins); /* relaxed: only the task writes it */
-    if (on == 0 && pins == 0) {
-        return -EINVAL;
+    const uint16_t pins = wf_load_relaxed(&self->pins); /* relaxed: only the task writes it */
+    return pins < UINT16_MAX ? set_pins(self, (uint16_t)(pins + 1)) : -EOVERFLOW;
+}
+
+int weft_pin_end(void)
+{
+    struct weft_task *self = wf_task_self();
+    if (self == NULL) {
+        return -EPERM;
     }
-    if (on != 0 && pins == UINT16_MAX) {
-        return -EOVERFLOW;
-    }
-    pins = (uint16_t)(on != 0 ? pins + 1 : pins - 1);
-    wf_store_relaxed(&self->pins, pins);
-    self->is_bare = false;
-    self->home = (uint16_t)wf_worker_self()->index;
-    self->needs_slow_queue = pins > 0 || wf_load_relaxed(&self->priority) != WEFT_PRIORITY_NORMAL;
-    return 0;
+    const uint16_t pins = wf_load_relaxed(&self->pins); /* relaxed: only the task writes it */
+    return pins > 0 ? set_pins(self, (uint16_t)(pins - 1)) : -EINVAL;
 }

@@ -91,9 +91,9 @@ wf_wait_begin_on(struct wf_worker *worker, struct weft_task *self, enum weft_wai
     wf_wait_begin_until(self, wait, object, until_ns);
 #else
     WF_RULE(self->body != WF_BODY_POLL,
-            "a poll task must not block: return WEFT_PENDING and wait with a future");
+            "a poll task must not block: return WEFT_POLL_PENDING and wait with a future");
     wf_trace(worker->trace, WF_TRACE_WAIT, wf_task_id(self), (uint64_t)wait);
-    const bool is_task = wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_OUTER_TASK;
+    const bool is_task = wait == WEFT_WAIT_TASK || wait == WEFT_WAIT_EXTERNAL_TASK;
     /* All relaxed: dumps and reports read the record as hints. */
     wf_store_relaxed(&self->wait_record.object, (uintptr_t)object);
     wf_store_relaxed(&self->wait_record.since_ns, worker->tick.now_ns);

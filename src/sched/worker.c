@@ -132,7 +132,7 @@ static void check_frame(const struct weft_task *task)
     check_process();
     WF_RULE(task->open_scopes == NULL, "the task ended with an open scope: call weft_scope_close");
     WF_RULE(task->cleanups == NULL, "the task ended with a cleanup: call weft_cleanup_pop");
-    WF_RULE(!wf_has_forks(task), "the task ended with an unjoined fork: call weft_fork_join");
+    WF_RULE(!wf_has_forks(task), "the task ended with an unjoined fork: call weft_par_fork_join");
     WF_RULE(task->abandon_hooks == NULL, "the task ended with a pending future: drop it first");
 }
 
@@ -279,7 +279,7 @@ static void loop(struct wf_worker *worker)
             /* relaxed: only the worker's own thread stores the worker here */
             WF_RULE(wf_load_relaxed(&runtime->world_turn.worker) != worker,
                     "the task has stopped the world and must not wait or end: call "
-                    "weft_start_the_world");
+                    "weft_world_start");
             wf_safe_enter(&runtime->world, &worker->safe);
             wf_worker_leave_safe(worker);
         }

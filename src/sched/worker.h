@@ -128,7 +128,7 @@ struct wf_worker {
     weft_runtime *runtime;                 /* [const] */
     struct wf_task_pool *pool;             /* [const]  of the runtime */
     WF_ATOMIC(struct weft_task *) current; /* [owner: write] [any: read]  NULL: in the loop */
-    struct weft_forks *forks;              /* [owner]  of the current task: see fork.h */
+    struct weft_par_forks *forks;          /* [owner]  of the current task: see fork.h */
     uint32_t index;                        /* [const] */
     bool is_single;                        /* [const]  the only worker, apart from spares */
     bool has_seen_closing;                 /* [owner] */

@@ -28,10 +28,10 @@ struct weft_broadcast {
     WF_ATOMIC(uint32_t) refs;    /* [any: add]  handles */
 };
 
-int weft_broadcast_open(weft_broadcast **out, size_t item_size, size_t capacity)
+int weft_broadcast_new(weft_broadcast **out, size_t item_size, size_t capacity)
 {
-    if (out == NULL || item_size == 0 || item_size > WEFT_ITEM_SIZE_MAX || capacity == 0 ||
-        capacity > WEFT_CAPACITY_MAX) {
+    if (out == NULL || item_size == 0 || item_size > WEFT_CHAN_ITEM_SIZE_MAX || capacity == 0 ||
+        capacity > WEFT_CHAN_CAPACITY_MAX) {
         return -EINVAL;
     }
     size_t slots = 1;
@@ -83,7 +83,7 @@ int weft_broadcast_send(weft_broadcast *broadcast, const void *item)
     return rc;
 }
 
-int weft_subscribe(weft_subscription *out, weft_broadcast *broadcast)
+int weft_broadcast_subscribe(weft_subscription *out, weft_broadcast *broadcast)
 {
     if (out == NULL || broadcast == NULL) {
         return -EINVAL;
@@ -95,10 +95,10 @@ int weft_subscribe(weft_subscription *out, weft_broadcast *broadcast)
     return 0;
 }
 
-void weft_unsubscribe(weft_subscription *subscription)
+void weft_broadcast_unsubscribe(weft_subscription *subscription)
 {
     if (subscription != NULL && subscription->broadcast != NULL) {
-        weft_broadcast_drop(subscription->broadcast);
+        weft_broadcast_unref(subscription->broadcast);
         subscription->broadcast = NULL;
     }
 }
@@ -242,7 +242,7 @@ weft_broadcast *weft_broadcast_ref(weft_broadcast *broadcast)
     return broadcast;
 }
 
-void weft_broadcast_drop(weft_broadcast *broadcast)
+void weft_broadcast_unref(weft_broadcast *broadcast)
 {
     if (broadcast == NULL) {
         return;

@@ -80,7 +80,7 @@ static char *chan_ring_move(struct weft_chan *chan, char *items, uint32_t slots)
     chan->items = items;
     chan->head = 0;
     chan->slots = slots;
-    if (chan->capacity == WEFT_UNBOUNDED) {
+    if (chan->capacity == WEFT_CHAN_UNBOUNDED) {
         chan->limit = slots;
     }
     return old;
@@ -216,7 +216,7 @@ chan_recv(struct weft_chan *chan, struct wf_worker *worker, void *item, struct w
 int wf_chan_send_locked(struct weft_chan *chan, const void *item, struct weft_task **task)
 {
     const int rc = chan_send(chan, wf_worker_self(), item, task);
-    return rc == -EAGAIN && chan->capacity == WEFT_UNBOUNDED ? -ENOMEM : rc;
+    return rc == -EAGAIN && chan->capacity == WEFT_CHAN_UNBOUNDED ? -ENOMEM : rc;
 }
 
 int wf_chan_recv_locked(struct weft_chan *chan, void *item, struct weft_task **task)
@@ -324,7 +324,7 @@ static __attribute__((noinline)) int chan_send_slow(struct weft_chan *chan, cons
                                                     struct wf_worker *worker,
                                                     struct weft_task *self)
 {
-    if (chan->capacity == WEFT_UNBOUNDED) {
+    if (chan->capacity == WEFT_CHAN_UNBOUNDED) {
         struct wf_wait_node node;
         wf_spin_release(&chan->lock);
         wf_chan_node_init(&node, self, (void *)(uintptr_t)item);
@@ -352,7 +352,7 @@ chan_finish(struct wf_worker *worker, struct weft_task *self, struct weft_task *
     }
 }
 
-int weft_send(weft_chan *chan, const void *item)
+int weft_chan_send(weft_chan *chan, const void *item)
 {
     if (chan == NULL || item == NULL) {
         return -EINVAL;
@@ -371,7 +371,7 @@ int weft_send(weft_chan *chan, const void *item)
     return rc;
 }
 
-int weft_recv(weft_chan *chan, void *item)
+int weft_chan_recv(weft_chan *chan, void *item)
 {
     if (chan == NULL || item == NULL) {
         return -EINVAL;
@@ -390,7 +390,7 @@ int weft_recv(weft_chan *chan, void *item)
     return rc;
 }
 
-int weft_try_send(weft_chan *chan, const void *item)
+int weft_chan_try_send(weft_chan *chan, const void *item)
 {
     if (chan == NULL || item == NULL) {
         return -EINVAL;
@@ -408,7 +408,7 @@ int weft_try_send(weft_chan *chan, const void *item)
     return rc;
 }
 
-int weft_try_recv(weft_chan *chan, void *item)
+int weft_chan_try_recv(weft_chan *chan, void *item)
 {
     if (chan == NULL || item == NULL) {
         return -EINVAL;
@@ -425,11 +425,11 @@ int weft_try_recv(weft_chan *chan, void *item)
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-int weft_chan_open(weft_chan **out, size_t item_size, size_t capacity)
+int weft_chan_new(weft_chan **out, size_t item_size, size_t capacity)
 {
-    const bool is_bounded = capacity != WEFT_UNBOUNDED;
-    if (out == NULL || item_size == 0 || item_size > WEFT_ITEM_SIZE_MAX ||
-        (is_bounded && capacity > WEFT_CAPACITY_MAX)) {
+    const bool is_bounded = capacity != WEFT_CHAN_UNBOUNDED;
+    if (out == NULL || item_size == 0 || item_size > WEFT_CHAN_ITEM_SIZE_MAX ||
+        (is_bounded && capacity > WEFT_CHAN_CAPACITY_MAX)) {
         return -EINVAL;
     }
     struct weft_chan *chan = wf_alloc_aligned(WF_CACHE_LINE, sizeof(*chan));
@@ -479,7 +479,7 @@ weft_chan *weft_chan_ref(weft_chan *chan)
     return chan;
 }
 
-void weft_chan_drop(weft_chan *chan)
+void weft_chan_unref(weft_chan *chan)
 {
     if (chan == NULL) {
         return;
@@ -487,7 +487,7 @@ void weft_chan_drop(weft_chan *chan)
     /* (sync.K2) release: the uses by this handle.  acquire: the uses by all others, for the last.
      */
     const uint32_t before = wf_fetch_sub_acq_rel(&chan->refs, 1);
-    WF_RULE(before > 0, "weft_chan_drop: channel already released");
+    WF_RULE(before > 0, "weft_chan_unref: channel already released");
     if (before == 1) {
         const bool has_waiters = chan->receivers.first != NULL || chan->senders.first != NULL;
         WEFT_CHECK(!has_waiters); /* a waiter has a handle */

@@ -3,8 +3,8 @@
  * sync/future.c - waits of this layer as futures.
  *
  * Each object has its wait in three phases (sync.h): begin, granted, abandon.  A blocking call
- * suspends the task between them; a future returns WEFT_PENDING.  Cancellation, the deadline and
- * the end of the task are handled by the base (future/future.h).
+ * suspends the task between them; a future returns WEFT_POLL_PENDING.  Cancellation, the deadline
+ * and the end of the task are handled by the base (future/future.h).
  */
 #include <errno.h>
 
@@ -21,17 +21,17 @@ static struct wf_future_wait *wait_of(struct wf_future_base *base)
 
 /* ---- any kind ------------------------------------------------------------------------------ */
 
-static weft_poll sync_future_result(intptr_t rc, intptr_t *result)
+static weft_poll_result sync_future_result(intptr_t rc, intptr_t *result)
 {
     if (rc == -EINPROGRESS) {
-        return WEFT_PENDING;
+        return WEFT_POLL_PENDING;
     }
     *result = rc;
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
-static weft_poll sync_future_begin(struct wf_future_base *base, struct weft_task *self,
-                                   intptr_t *result)
+static weft_poll_result sync_future_begin(struct wf_future_base *base, struct weft_task *self,
+                                          intptr_t *result)
 {
     struct wf_future_wait *wait = wait_of(base);
     wf_node_init(&wait->node, self);
@@ -39,13 +39,13 @@ static weft_poll sync_future_begin(struct wf_future_base *base, struct weft_task
                               result);
 }
 
-static weft_poll sync_future_ready(struct wf_future_base *base, struct weft_task *self,
-                                   intptr_t *result)
+static weft_poll_result sync_future_ready(struct wf_future_base *base, struct weft_task *self,
+                                          intptr_t *result)
 {
     struct wf_future_wait *wait = wait_of(base);
     (void)self;
     if (!wait->kind->has_no_queue && !wf_waitq_is_granted(&wait->node)) {
-        return WEFT_PENDING;
+        return WEFT_POLL_PENDING;
     }
     return sync_future_result(wait->kind->granted != NULL ? wait->kind->granted(wait)
                                                           : wf_plain_load(&wait->node.result),
@@ -90,7 +90,7 @@ static intptr_t mutex_future_granted(struct wf_future_wait *wait)
 static const struct wf_future_kind lock_kind = {mutex_future_begin, mutex_future_granted,
                                                 wf_mutex_abandon, false};
 
-void weft_lock_future(weft_wait_future *future, weft_mutex *mutex)
+void weft_mutex_lock_future(weft_wait_future *future, weft_mutex *mutex)
 {
     (void)wf_future_set_up(future, &lock_kind, mutex);
 }
@@ -123,12 +123,12 @@ static const struct wf_future_kind read_kind = {read_begin, rwlock_granted, wf_r
 static const struct wf_future_kind write_kind = {write_begin, rwlock_granted, wf_rwlock_abandon,
                                                  false};
 
-void weft_read_future(weft_wait_future *future, weft_rwlock *rwlock)
+void weft_rwlock_rdlock_future(weft_wait_future *future, weft_rwlock *rwlock)
 {
     (void)wf_future_set_up(future, &read_kind, rwlock);
 }
 
-void weft_write_future(weft_wait_future *future, weft_rwlock *rwlock)
+void weft_rwlock_wrlock_future(weft_wait_future *future, weft_rwlock *rwlock)
 {
     (void)wf_future_set_up(future, &write_kind, rwlock);
 }
@@ -141,7 +141,7 @@ static intptr_t acquire_begin(struct wf_future_wait *wait, struct weft_task *sel
 
 static const struct wf_future_kind acquire_kind = {acquire_begin, NULL, wf_sem_abandon, false};
 
-void weft_acquire_future(weft_wait_future *future, weft_sem *sem, uint32_t count)
+void weft_sem_acquire_future(weft_wait_future *future, weft_sem *sem, uint32_t count)
 {
     wf_future_set_up(future, &acquire_kind, sem)->count = count;
 }
@@ -156,7 +156,7 @@ static intptr_t notified_begin(struct wf_future_wait *wait, struct weft_task *se
 
 static const struct wf_future_kind notified_kind = {notified_begin, NULL, wf_waitq_abandon, false};
 
-void weft_notified_future(weft_wait_future *future, weft_notify *notify)
+void weft_notify_wait_future(weft_wait_future *future, weft_notify *notify)
 {
     (void)wf_future_set_up(future, &notified_kind, notify);
 }
@@ -169,12 +169,12 @@ static intptr_t group_begin(struct wf_future_wait *wait, struct weft_task *self)
 
 static const struct wf_future_kind group_kind = {group_begin, NULL, wf_waitq_abandon, false};
 
-void weft_group_future(weft_wait_future *future, weft_group *group)
+void weft_group_wait_future(weft_wait_future *future, weft_group *group)
 {
     (void)wf_future_set_up(future, &group_kind, group);
 }
 
-void weft_latch_future(weft_wait_future *future, weft_latch *latch)
+void weft_latch_wait_future(weft_wait_future *future, weft_latch *latch)
 {
     (void)wf_future_set_up(future, &group_kind, latch != NULL ? &latch->group : NULL);
 }
@@ -188,7 +188,7 @@ static intptr_t barrier_begin(struct wf_future_wait *wait, struct weft_task *sel
 
 static const struct wf_future_kind barrier_kind = {barrier_begin, NULL, wf_waitq_abandon, false};
 
-void weft_barrier_future(weft_wait_future *future, weft_barrier *barrier)
+void weft_barrier_wait_future(weft_wait_future *future, weft_barrier *barrier)
 {
     (void)wf_future_set_up(future, &barrier_kind, barrier);
 }
@@ -212,14 +212,14 @@ static intptr_t recv_begin(struct wf_future_wait *wait, struct weft_task *self)
 static const struct wf_future_kind send_kind = {send_begin, NULL, wf_chan_abandon, false};
 static const struct wf_future_kind recv_kind = {recv_begin, NULL, wf_chan_abandon, false};
 
-void weft_send_future(weft_wait_future *future, weft_chan *chan, const void *item)
+void weft_chan_send_future(weft_wait_future *future, weft_chan *chan, const void *item)
 {
     /* The cast drops const: a sent item is only read. */
     wf_future_set_up(future, &send_kind, item != NULL ? chan : NULL)->item =
         (void *)(uintptr_t)item;
 }
 
-void weft_recv_future(weft_wait_future *future, weft_chan *chan, void *item)
+void weft_chan_recv_future(weft_wait_future *future, weft_chan *chan, void *item)
 {
     wf_future_set_up(future, &recv_kind, item != NULL ? chan : NULL)->item = item;
 }
@@ -245,7 +245,7 @@ static void oneshot_future_abandon(struct wf_wait_node *node)
 static const struct wf_future_kind oneshot_kind = {oneshot_begin, oneshot_granted,
                                                    oneshot_future_abandon, true};
 
-void weft_oneshot_future(weft_wait_future *future, weft_oneshot *oneshot, void **value)
+void weft_oneshot_recv_future(weft_wait_future *future, weft_oneshot *oneshot, void **value)
 {
     wf_future_set_up(future, &oneshot_kind, oneshot)->item = (void *)value;
 }
@@ -269,7 +269,8 @@ static intptr_t broadcast_granted(struct wf_future_wait *wait)
 static const struct wf_future_kind broadcast_kind = {broadcast_begin, broadcast_granted,
                                                      wf_waitq_abandon, false};
 
-void weft_broadcast_future(weft_wait_future *future, weft_subscription *subscription, void *item)
+void weft_broadcast_recv_future(weft_wait_future *future, weft_subscription *subscription,
+                                void *item)
 {
     wf_future_set_up(future, &broadcast_kind, item != NULL ? subscription : NULL)->item = item;
 }
@@ -289,7 +290,7 @@ static intptr_t watch_granted(struct wf_future_wait *wait)
 static const struct wf_future_kind watch_kind = {watch_begin, watch_granted, wf_waitq_abandon,
                                                  false};
 
-void weft_watch_future(weft_wait_future *future, weft_watch *watch, uint64_t *version)
+void weft_watch_wait_future(weft_wait_future *future, weft_watch *watch, uint64_t *version)
 {
     wf_future_set_up(future, &watch_kind, version != NULL ? watch : NULL)->item = version;
 }

@@ -138,7 +138,7 @@ int weft_group_add(weft_group *out, uint32_t count)
     return 0;
 }
 
-int weft_group_done(weft_group *out)
+int weft_group_finish(weft_group *out)
 {
     return out != NULL ? group_done(group_of(out), 1) : -EINVAL;
 }
@@ -178,7 +178,7 @@ int weft_latch_wait(weft_latch *latch)
     return latch != NULL ? group_wait_all(group_of(&latch->group)) : -EINVAL;
 }
 
-int weft_latch_try(weft_latch *latch)
+int weft_latch_try_wait(weft_latch *latch)
 {
     if (latch == NULL) {
         return -EINVAL;

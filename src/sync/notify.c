@@ -124,7 +124,7 @@ WF_READS_TLS int weft_notify_wait(weft_notify *out)
     return notify_take(notify_of(out)) ? 0 : notify_wait_slow(notify_of(out), self);
 }
 
-int weft_notify_try(weft_notify *out)
+int weft_notify_try_wait(weft_notify *out)
 {
     if (out == NULL) {
         return -EINVAL;

@@ -150,7 +150,7 @@ static intptr_t once_run_fn(struct wf_once *once, struct weft_task *self, weft_f
     const intptr_t result = fn(arg);
     if (is_green) {
         wf_abandon_hook_remove(self, &run.hook);
-        weft_cleanup_pop(&run.cleanup, 0);
+        weft_cleanup_pop(&run.cleanup, false);
     }
     once_leave(once, result >= 0);
     return result;
@@ -259,7 +259,7 @@ int weft_cell_set(weft_cell *out, void *value)
     return 0;
 }
 
-int weft_cell_make(weft_cell *out, void *(*make)(void *arg), void *arg, void **value)
+int weft_cell_make(weft_cell *out, void **value, void *(*make)(void *arg), void *arg)
 {
     if (out == NULL || make == NULL || value == NULL) {
         return -EINVAL;

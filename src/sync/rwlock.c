@@ -327,22 +327,22 @@ static inline __attribute__((always_inline)) int rwlock_lock(weft_rwlock *out, u
     return may_wait ? rwlock_lock_slow(rwlock, self, access, holder) : -EAGAIN;
 }
 
-WF_READS_TLS int weft_rwlock_read(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_rdlock(weft_rwlock *out)
 {
     return rwlock_lock(out, TO_READ, true);
 }
 
-WF_READS_TLS int weft_rwlock_write(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_wrlock(weft_rwlock *out)
 {
     return rwlock_lock(out, TO_WRITE, true);
 }
 
-WF_READS_TLS int weft_rwlock_try_read(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_try_rdlock(weft_rwlock *out)
 {
     return rwlock_lock(out, TO_READ, false);
 }
 
-WF_READS_TLS int weft_rwlock_try_write(weft_rwlock *out)
+WF_READS_TLS int weft_rwlock_try_wrlock(weft_rwlock *out)
 {
     return rwlock_lock(out, TO_WRITE, false);
 }

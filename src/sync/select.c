@@ -392,8 +392,8 @@ static inline __attribute__((always_inline)) int32_t select_wait_task(struct sel
     struct weft_task *self = select->self;
     int32_t winner;
     wf_abandon_hook_add(self, &select->hook);
-    wf_wait_begin_until(self, select->has_events ? WEFT_WAIT_OUTER_SELECT : WEFT_WAIT_SELECT, NULL,
-                        select->at);
+    wf_wait_begin_until(self, select->has_events ? WEFT_WAIT_EXTERNAL_SELECT : WEFT_WAIT_SELECT,
+                        NULL, select->at);
     while ((winner = select_winner(select)) < 0) { /* ends: an interrupted select wins */
         wf_suspend(self);
         if (select_winner(select) >= 0) {
@@ -551,22 +551,32 @@ static __attribute__((noinline)) int select_run_many(struct select *select, weft
     return rc;
 }
 
-int weft_select(weft_case *cases, size_t count, int try_only)
+static int select_one(weft_case *cases, size_t count, bool is_trying)
 {
     struct select select;
     struct arm arms[FRAME_CASES];
     struct weft_chan *chans[FRAME_CASES];
     uint32_t order[FRAME_CASES];
     select.self = wf_task_self();
-    const int rc = select_check(cases, count, try_only != 0, select.self);
+    const int rc = select_check(cases, count, is_trying, select.self);
     if (rc != 0) {
         return rc;
     }
     if (count > FRAME_CASES) {
-        return select_run_many(&select, cases, (uint32_t)count, try_only != 0);
+        return select_run_many(&select, cases, (uint32_t)count, is_trying);
     }
     select.arms = arms;
     select.chans = chans;
     select.order = order;
-    return select_run(&select, cases, (uint32_t)count, try_only != 0);
+    return select_run(&select, cases, (uint32_t)count, is_trying);
+}
+
+int weft_select(weft_case *cases, size_t count)
+{
+    return select_one(cases, count, false);
+}
+
+int weft_try_select(weft_case *cases, size_t count)
+{
+    return select_one(cases, count, true);
 }

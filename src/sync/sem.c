@@ -89,7 +89,7 @@ static int sem_add_permits(struct wf_sem *sem, uint32_t count)
 {
     uint64_t word = wf_load_relaxed(&sem->word); /* relaxed: the CAS decides */
     while ((word & WAITERS) == 0) {
-        if (permits_of(word) + count > WEFT_PERMITS_MAX) {
+        if (permits_of(word) + count > WEFT_SEM_PERMITS_MAX) {
             return -EOVERFLOW;
         }
         /* (sync.E1); each lost CAS is an operation of another thread that succeeded */
@@ -108,7 +108,7 @@ static __attribute__((noinline)) int sem_release_slow(struct wf_sem *sem, uint32
     if (rc == -EAGAIN) {
         /* relaxed: only the holder of the lock changes it */
         const uint64_t permits = permits_of(wf_load_relaxed(&sem->word));
-        rc = permits + count > WEFT_PERMITS_MAX ? -EOVERFLOW : 0;
+        rc = permits + count > WEFT_SEM_PERMITS_MAX ? -EOVERFLOW : 0;
         if (rc == 0) {
             sem_serve(sem, count, &wakes);
         }
@@ -142,7 +142,7 @@ WF_READS_TLS int weft_sem_release(weft_sem *out, uint32_t count)
 /* [waiter, closer]  Passes on the permits that were granted to a waiter that cannot take them. */
 static void sem_pass_on(struct wf_wait_node *node)
 {
-    /* Fails only if other callers have released up to WEFT_PERMITS_MAX permits meanwhile. */
+    /* Fails only if other callers have released up to WEFT_SEM_PERMITS_MAX permits meanwhile. */
     (void)sem_release(wf_container_of(node->queue, struct wf_sem, queue), node->count);
 }
 

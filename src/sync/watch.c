@@ -41,9 +41,9 @@ static struct block *block_new(size_t size)
     return block;
 }
 
-int weft_watch_open(weft_watch **out, size_t size, const void *value)
+int weft_watch_new(weft_watch **out, size_t size, const void *value)
 {
-    if (out == NULL || value == NULL || size == 0 || size > WEFT_ITEM_SIZE_MAX) {
+    if (out == NULL || value == NULL || size == 0 || size > WEFT_CHAN_ITEM_SIZE_MAX) {
         return -EINVAL;
     }
     struct weft_watch *watch = wf_alloc_aligned(WF_CACHE_LINE, sizeof(*watch));
@@ -325,7 +325,7 @@ weft_watch *weft_watch_ref(weft_watch *watch)
     return watch;
 }
 
-void weft_watch_drop(weft_watch *watch)
+void weft_watch_unref(weft_watch *watch)
 {
     if (watch == NULL) {
         return;

@@ -23,25 +23,25 @@ struct wf_task_extra *wf_task_extra(struct weft_task *task)
 
 void wf_task_name_put(struct wf_task_extra *extra, const char *name)
 {
-    uint64_t words[WEFT_NAME_SIZE / sizeof(uint64_t)] = {0};
+    uint64_t words[WEFT_TASK_NAME_SIZE / sizeof(uint64_t)] = {0};
     if (name != NULL) {
-        memcpy(words, name, strnlen(name, WEFT_NAME_SIZE - 1));
+        memcpy(words, name, strnlen(name, WEFT_TASK_NAME_SIZE - 1));
     }
-    for (size_t i = 0; i < WEFT_NAME_SIZE / sizeof(uint64_t); i++) {
+    for (size_t i = 0; i < WEFT_TASK_NAME_SIZE / sizeof(uint64_t); i++) {
         wf_store_relaxed(&extra->name[i], words[i]); /* relaxed: a dump may see half a name */
     }
 }
 
-void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE])
+void wf_task_name(const struct weft_task *task, char name[WEFT_TASK_NAME_SIZE])
 {
     /* acquire: pairs with the release in wf_task_extra */
     const struct wf_task_extra *extra = wf_load_acquire(&task->extra);
-    memset(name, 0, WEFT_NAME_SIZE);
-    for (size_t i = 0; extra != NULL && i < WEFT_NAME_SIZE / sizeof(uint64_t); i++) {
+    memset(name, 0, WEFT_TASK_NAME_SIZE);
+    for (size_t i = 0; extra != NULL && i < WEFT_TASK_NAME_SIZE / sizeof(uint64_t); i++) {
         uint64_t word = wf_load_relaxed(&extra->name[i]); /* relaxed: half a name is harmless */
         memcpy(name + i * sizeof(word), &word, sizeof(word));
     }
-    name[WEFT_NAME_SIZE - 1] = '\0';
+    name[WEFT_TASK_NAME_SIZE - 1] = '\0';
 }
 
 void wf_task_reset(struct weft_task *task)

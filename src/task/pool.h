@@ -13,7 +13,7 @@ struct wf_failure {
     struct wf_failure *next; /* the one noted before it */
     uint64_t task_id;
     int error;
-    char name[WEFT_NAME_SIZE];
+    char name[WEFT_TASK_NAME_SIZE];
     char message[];
 };
 
@@ -91,6 +91,6 @@ void wf_task_reset(struct weft_task *task);
 /* [spawner]  Sets the name; NULL: none.  A dump that reads it meanwhile may see half of it. */
 void wf_task_name_put(struct wf_task_extra *extra, const char *name);
 /* [any]  Copies the name; "" if the task has none. */
-void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE]);
+void wf_task_name(const struct weft_task *task, char name[WEFT_TASK_NAME_SIZE]);
 
 #endif

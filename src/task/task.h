@@ -51,12 +51,14 @@ struct wf_scope;
 /* Extras: what few tasks have.  Allocated when first needed, and kept with the memory of the task.
  */
 struct wf_task_extra {
-    WF_ATOMIC(uint64_t) name[WEFT_NAME_SIZE / sizeof(uint64_t)]; /* [spawner: write] [any: read] */
-    void *arg_copy;                                              /* [owner]  NULL: none */
-    void **locals;                                               /* [the task]  NULL: none yet */
-    char *message;                        /* [the task]  of weft_fail; NULL: none */
-    struct weft_forks *forks_memory;      /* [the task]  memory for its forks; NULL: none yet */
-    WF_ATOMIC(struct weft_forks *) forks; /* [the task: write] [any: read]  that memory while the
+    WF_ATOMIC(uint64_t)
+    name[WEFT_TASK_NAME_SIZE / sizeof(uint64_t)]; /* [spawner: write] [any: read] */
+    void *arg_copy;                               /* [owner]  NULL: none */
+    void **locals;                                /* [the task]  NULL: none yet */
+    char *message;                                /* [the task]  of weft_fail; NULL: none */
+    struct weft_par_forks *forks_memory; /* [the task]  memory for its forks; NULL: none yet */
+    WF_ATOMIC(struct weft_par_forks *)
+    forks; /* [the task: write] [any: read]  that memory while the
                                            * task has a split deque; NULL: it has none */
 };
 
@@ -89,7 +91,7 @@ struct weft_task {
     struct wf_task_pool *pool;   /* [const]  as long as the memory lives */
     uint8_t budget;              /* [the task]  operations until it must yield */
     bool is_timed;               /* [the task]  its timer is set for a wait */
-    WF_ATOMIC(uint16_t) pins;    /* [the task: write] [any: read]  see weft_pin */
+    WF_ATOMIC(uint16_t) pins;    /* [the task: write] [any: read]  see weft_pin_begin */
     WF_ATOMIC(uint8_t) wait;     /* [the task: write] [any: read]  enum weft_wait */
     bool is_bare;                /* [the task]  no extras, options, hooks: see wf_task_reset */
     bool needs_slow_queue;       /* [the task]  pinned, or of high or low priority */

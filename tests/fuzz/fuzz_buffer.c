@@ -123,7 +123,7 @@ static void peek(struct scene *scene, size_t size)
     const char *bytes = NULL;
     ssize_t count;
     do {
-        count = weft_reader_peek(&scene->reader, size, &bytes);
+        count = weft_reader_peek(&scene->reader, &bytes, size);
     } while (count == -ETIMEDOUT);
     if (size > scene->limit) {
         WEFT_CHECK(count == -EMSGSIZE);
@@ -174,11 +174,11 @@ static void read_exact(struct scene *scene, size_t size)
 
 static void read_to(struct scene *scene, bool is_line, char delimiter, size_t limit)
 {
-    weft_slice slice = {NULL, 0};
+    weft_view slice = {NULL, 0};
     int rc;
     do {
         rc = is_line ? weft_reader_read_line(&scene->reader, &slice, limit)
-                     : weft_reader_read_until(&scene->reader, delimiter, &slice, limit);
+                     : weft_reader_read_until(&scene->reader, &slice, delimiter, limit);
     } while (rc == -ETIMEDOUT);
     limit = limit != 0 && limit < scene->limit ? limit : scene->limit;
     const size_t seen = rest_of(scene) < limit ? rest_of(scene) : limit;
@@ -251,7 +251,7 @@ static void read_rest(struct scene *scene)
         read_some(scene, 256);
     }
     read_exact(scene, 1);
-    weft_slice slice;
+    weft_view slice;
     WEFT_CHECK(weft_reader_read_line(&scene->reader, &slice, 0) == 0);
     while (weft_writer_flush(&scene->writer) != 0) {
     }

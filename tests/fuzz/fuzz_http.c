@@ -87,8 +87,8 @@ static void check_line(const char *bytes, size_t size)
     char *line = wf_alloc(size);
     WEFT_CHECK(line != NULL);
     memcpy(line, bytes, size);
-    (void)http_parse_first(&request, (weft_slice){line, size});
-    (void)http_parse_header(&request, (weft_slice){line, size});
+    (void)http_parse_first(&request, (weft_view){line, size});
+    (void)http_parse_header(&request, (weft_view){line, size});
     wf_free(line);
 }
 

@@ -223,7 +223,7 @@ static void release_item(void *arg)
 static void call(struct item *item, intptr_t error)
 {
     wf_plain_store(&item->input, 1);
-    const intptr_t result = weft_blocking(run_job, item);
+    const intptr_t result = weft_blocking_call(run_job, item);
     MODEL_REQUIRE(result == RESULT || result == error);
     MODEL_REQUIRE(wf_plain_load(&item->runs) == (result == RESULT ? 1 : 0));
     MODEL_REQUIRE(wf_plain_load(&item->output) == (result == RESULT ? 2 : 0));

@@ -18,9 +18,9 @@ static void start_with(size_t capacity)
 {
     start_tasks();
     abandoned_node = NULL;
-    MODEL_REQUIRE(weft_broadcast_open(&broadcast, sizeof(uint64_t), capacity) == 0);
+    MODEL_REQUIRE(weft_broadcast_new(&broadcast, sizeof(uint64_t), capacity) == 0);
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        MODEL_REQUIRE(weft_subscribe(&subscriptions[i], broadcast) == 0);
+        MODEL_REQUIRE(weft_broadcast_subscribe(&subscriptions[i], broadcast) == 0);
         items[i] = 0;
     }
 }
@@ -66,9 +66,9 @@ static void start_with_abandoned(void)
 static void check(void)
 {
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        weft_unsubscribe(&subscriptions[i]);
+        weft_broadcast_unsubscribe(&subscriptions[i]);
     }
-    weft_broadcast_drop(broadcast);
+    weft_broadcast_unref(broadcast);
     wf_free(abandoned_node);
 }
 
@@ -122,7 +122,7 @@ static void receive_cancelled(void)
 static void receive_and_leave(void)
 {
     receive_one();
-    weft_unsubscribe(&subscriptions[model_thread()]);
+    weft_broadcast_unsubscribe(&subscriptions[model_thread()]);
 }
 
 static void send_one(void)
@@ -144,11 +144,11 @@ static void send_and_drop(void)
 {
     send(1);
     for (unsigned i = 1; i < MODEL_THREADS_MAX; i++) {
-        weft_unsubscribe(&subscriptions[i]);
+        weft_broadcast_unsubscribe(&subscriptions[i]);
     }
     weft_broadcast *mine = broadcast;
     broadcast = NULL;
-    weft_broadcast_drop(mine);
+    weft_broadcast_unref(mine);
 }
 
 static void cancel_and_send(void)

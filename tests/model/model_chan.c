@@ -182,7 +182,7 @@ static void start(size_t first, size_t second)
     runtime = (weft_runtime){0};
     for (int i = 0; i < 2; i++) {
         pools[i] = (struct wf_task_pool){.runtime = &runtime};
-        MODEL_REQUIRE(weft_chan_open(&chans[i], sizeof(uint64_t), i == 0 ? first : second) == 0);
+        MODEL_REQUIRE(weft_chan_new(&chans[i], sizeof(uint64_t), i == 0 ? first : second) == 0);
     }
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
         selves[i] = (struct weft_task){.pool = &pools[0]};
@@ -229,11 +229,11 @@ static uint64_t missing(void)
         left &= ~got[i];
     }
     for (int i = 0; i < 2; i++) {
-        for (uint64_t item; chans[i] != NULL && weft_try_recv(chans[i], &item) == 0;) {
+        for (uint64_t item; chans[i] != NULL && weft_chan_try_recv(chans[i], &item) == 0;) {
             MODEL_REQUIRE((left & item) == item);
             left &= ~item;
         }
-        weft_chan_drop(chans[i]); /* no waiter is left in its queues */
+        weft_chan_unref(chans[i]); /* no waiter is left in its queues */
     }
     return left;
 }
@@ -245,7 +245,7 @@ static void check(void)
 
 static void check_after_the_last_handle(void)
 {
-    weft_chan_drop(chans[1]);
+    weft_chan_unref(chans[1]);
 }
 
 /* One of the two sent and the other received, through the same channel. */
@@ -267,7 +267,7 @@ static void leave(void)
 static void send_to(weft_chan *chan)
 {
     const uint64_t item = UINT64_C(1) << model_thread();
-    const int rc = weft_send(chan, &item);
+    const int rc = weft_chan_send(chan, &item);
     leave();
     MODEL_REQUIRE(rc == 0 || rc == -EPIPE || rc == -ECANCELED);
     sent[model_thread()] = rc == 0 ? item : 0;
@@ -275,7 +275,7 @@ static void send_to(weft_chan *chan)
 
 static void receive_from(weft_chan *chan)
 {
-    const int rc = weft_recv(chan, &got[model_thread()]);
+    const int rc = weft_chan_recv(chan, &got[model_thread()]);
     leave();
     MODEL_REQUIRE(rc == 0 || rc == -EPIPE || rc == -ECANCELED);
     MODEL_REQUIRE((rc == 0) == (wf_plain_load(&got[model_thread()]) != 0));
@@ -344,9 +344,9 @@ static void try_both_ways_and_drop(void)
 {
     const uint64_t item = 1;
     uint64_t other;
-    (void)weft_try_send(chans[0], &item);
-    (void)weft_try_recv(chans[0], &other);
-    weft_chan_drop(chans[0]);
+    (void)weft_chan_try_send(chans[0], &item);
+    (void)weft_chan_try_recv(chans[0], &other);
+    weft_chan_unref(chans[0]);
 }
 
 /* As a future does; its memory is freed as soon as the result is known. */
@@ -388,7 +388,7 @@ static void select_from_both(void)
 {
     uint64_t *item = &got[model_thread()];
     weft_case cases[] = {weft_case_recv(chans[0], item), weft_case_recv(chans[1], item)};
-    const int rc = weft_select(cases, 2, 0);
+    const int rc = weft_select(cases, 2);
     leave();
     MODEL_REQUIRE(rc == 0 || rc == 1 || rc == -ECANCELED);
     MODEL_REQUIRE((rc >= 0 && cases[rc].result == 0) == (*item != 0));
@@ -415,7 +415,7 @@ static void select_send_or_recv(weft_chan *to, weft_chan *from, int sends)
     is_task[model_thread()] = true;
     cases[sends] = weft_case_send(to, &item);
     cases[1 - sends] = weft_case_recv(from, &got[model_thread()]);
-    const int rc = weft_select(cases, 2, 0);
+    const int rc = weft_select(cases, 2);
     MODEL_REQUIRE(rc >= 0 && cases[rc].result == 0);
     sent[model_thread()] = rc == sends ? item : 0;
     ran[model_thread()] = rc;

@@ -36,7 +36,7 @@ void wf_task_reset(struct weft_task *task)
     (void)task;
 }
 
-void wf_task_name(const struct weft_task *task, char name[WEFT_NAME_SIZE])
+void wf_task_name(const struct weft_task *task, char name[WEFT_TASK_NAME_SIZE])
 {
     (void)task;
     name[0] = '\0';
@@ -100,12 +100,12 @@ const struct weft_task *wf_scope_first(struct wf_scope *scope)
 }
 
 void wf_task_describe(const weft_runtime *of, const struct weft_task *task, bool is_held,
-                      weft_info *out)
+                      weft_task_info *out)
 {
     (void)of;
     (void)task;
     (void)is_held;
-    *out = (weft_info){0};
+    *out = (weft_task_info){0};
 }
 
 const char *weft_wait_name(enum weft_wait wait)
@@ -114,7 +114,7 @@ const char *weft_wait_name(enum weft_wait wait)
     return "";
 }
 
-int weft_dump(weft_runtime *of, int fd)
+int weft_runtime_dump(weft_runtime *of, int fd)
 {
     (void)of;
     return fd;

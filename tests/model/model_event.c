@@ -81,8 +81,8 @@ static void check(void)
 {
     if (notify != NULL) {
         MODEL_REQUIRE(((struct wf_notify *)(void *)notify)->queue.first == NULL);
-        taken += weft_notify_try(notify) == 0 ? 1 : 0;
-        MODEL_REQUIRE(weft_notify_try(notify) == -EAGAIN);
+        taken += weft_notify_try_wait(notify) == 0 ? 1 : 0;
+        MODEL_REQUIRE(weft_notify_try_wait(notify) == -EAGAIN);
     }
     MODEL_REQUIRE(taken == expected);
     MODEL_REQUIRE(group == NULL || ((struct wf_group *)(void *)group)->queue.first == NULL);
@@ -152,7 +152,7 @@ static void wait_and_free(void)
 
 static void try_once(void)
 {
-    if (weft_notify_try(notify) == 0) {
+    if (weft_notify_try_wait(notify) == 0) {
         taken++;
         MODEL_REQUIRE(wf_plain_load(&payloads[1]) == 1);
     }
@@ -175,7 +175,7 @@ static void abandon_node(void)
 static void finish_one(void)
 {
     wf_plain_store(&payloads[model_thread()], 1);
-    MODEL_REQUIRE(weft_group_done(group) == 0);
+    MODEL_REQUIRE(weft_group_finish(group) == 0);
 }
 
 static void wait_for_one(void)

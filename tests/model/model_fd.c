@@ -400,7 +400,7 @@ static int choose(weft_case cases[2], size_t count)
 {
     cases[0] = weft_case_fd(3, POLLIN);
     cases[1] = weft_case_fd(3, POLLOUT);
-    return weft_select(cases, count, 0);
+    return weft_select(cases, count);
 }
 
 static void choose_it(void)

@@ -15,8 +15,8 @@
 
 enum { RECORDS = 3, TASKS = 4 };
 
-static struct weft_forks board;
-static weft_fork records[RECORDS];
+static struct weft_par_forks board;
+static weft_par_fork records[RECORDS];
 static int forked[RECORDS]; /* plain: 1 when it was forked, 2 when it has run */
 static int runs[RECORDS];   /* of the owner; only the owner joins them */
 static struct weft_task tasks[TASKS];
@@ -25,10 +25,10 @@ static int joined;      /* number of records that the owner has joined */
 
 static void start(void)
 {
-    board = (struct weft_forks){0};
+    board = (struct weft_par_forks){0};
     joined = 0;
     for (int i = 0; i < RECORDS; i++) {
-        records[i] = (weft_fork){0};
+        records[i] = (weft_par_fork){0};
         forked[i] = 0;
         runs[i] = 0;
     }
@@ -56,7 +56,7 @@ static void run(int i)
 /* In the reverse order of exposure, as fork.c does. */
 static void join(int i)
 {
-    weft_fork *fork = &records[i];
+    weft_par_fork *fork = &records[i];
     if (fork->task == NULL) {
         fork->task = wf_fork_retract(&board, fork);
     }
@@ -135,7 +135,7 @@ static bool steal_with(int task)
         return false;
     }
     wf_plain_store(&made[task], 1); /* all of the task, before the CAS */
-    const weft_fork *fork = wf_fork_take(&board, place, word, &tasks[task]);
+    const weft_par_fork *fork = wf_fork_take(&board, place, word, &tasks[task]);
     if (fork == NULL) {
         wf_plain_store(&made[task], 0); /* no thread has seen it */
         return false;

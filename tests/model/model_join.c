@@ -397,7 +397,7 @@ static int join(bool is_of_task)
     int rc = weft_join(task, &result);
     leave();
     MODEL_REQUIRE(result == (rc == 0 ? RESULT : 0));
-    weft_drop(task);
+    weft_task_unref(task);
     return rc;
 }
 
@@ -451,7 +451,7 @@ static void race_both(void)
     struct weft_task *both[TASKS] = {tasks[0], tasks[1]};
     intptr_t result = 0;
     is_task[model_thread()] = true;
-    int rc = weft_race(both, TASKS, &result);
+    int rc = weft_await_first(both, TASKS, &result);
     leave();
     MODEL_REQUIRE(rc == 0 || rc == 1);
     MODEL_REQUIRE(result == RESULT + rc);
@@ -469,7 +469,7 @@ static void wait_as_main(void)
         MODEL_REQUIRE(wf_plain_load(&report) == 1);
         wf_task_finish(task, -ECANCELED); /* as a forced close does */
     }
-    weft_drop(task);
+    weft_task_unref(task);
 }
 
 static void find_deadlock(void)
@@ -484,7 +484,7 @@ static void wait_as_main_for_result(void)
     struct weft_task *task = tasks[0];
     MODEL_REQUIRE(wf_join_main(&runtime, task) == 0);
     MODEL_REQUIRE(wf_plain_load(&task->result) == RESULT);
-    weft_drop(task);
+    weft_task_unref(task);
 }
 
 static void finish_and_find_deadlock(void)

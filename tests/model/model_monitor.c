@@ -122,12 +122,12 @@ int wf_trace_ring_new(struct wf_trace_ring **out, uint32_t events, unsigned work
 }
 
 void wf_task_describe(const weft_runtime *of, const struct weft_task *task, bool is_held,
-                      weft_info *out)
+                      weft_task_info *out)
 {
     (void)of;
     (void)task;
     (void)is_held;
-    *out = (weft_info){0};
+    *out = (weft_task_info){0};
 }
 
 int wf_thread_start(pthread_t *out, void *(*fn)(void *), void *arg,

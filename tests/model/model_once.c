@@ -26,7 +26,7 @@ void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
     (void)arg;
 }
 
-void weft_cleanup_pop(weft_cleanup *cleanup, int run)
+void weft_cleanup_pop(weft_cleanup *cleanup, bool run)
 {
     (void)cleanup;
     (void)run;
@@ -190,7 +190,7 @@ static void *make_content(void *arg)
 static void make(void)
 {
     void *value = NULL;
-    MODEL_REQUIRE(weft_cell_make(cell, make_content, NULL, &value) == 0);
+    MODEL_REQUIRE(weft_cell_make(cell, &value, make_content, NULL) == 0);
     MODEL_REQUIRE(wf_plain_load((unsigned *)value) == 1);
 }
 

@@ -56,7 +56,7 @@ static void start_users(void)
 static void start_read(void)
 {
     start();
-    MODEL_REQUIRE(weft_rwlock_try_read(rwlock) == 0);
+    MODEL_REQUIRE(weft_rwlock_try_rdlock(rwlock) == 0);
     written = 0;
     inside = 1;
 }
@@ -104,7 +104,7 @@ static void check(void)
             MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
         }
         MODEL_REQUIRE(inner()->queue.first == NULL);
-        MODEL_REQUIRE(weft_rwlock_try_write(rwlock) == 0);
+        MODEL_REQUIRE(weft_rwlock_try_wrlock(rwlock) == 0);
         MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
     }
     for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
@@ -124,14 +124,14 @@ static void add_one(void)
 
 static void write_once(void)
 {
-    MODEL_REQUIRE(weft_rwlock_write(rwlock) == 0);
+    MODEL_REQUIRE(weft_rwlock_wrlock(rwlock) == 0);
     add_one();
     MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
 }
 
 static void read_once(void)
 {
-    MODEL_REQUIRE(weft_rwlock_read(rwlock) == 0);
+    MODEL_REQUIRE(weft_rwlock_rdlock(rwlock) == 0);
     reading_now++;
     MODEL_REQUIRE(wf_plain_load(&sum) <= written);
     reading_now--;
@@ -140,7 +140,7 @@ static void read_once(void)
 
 static void try_to_read(void)
 {
-    if (weft_rwlock_try_read(rwlock) == 0) {
+    if (weft_rwlock_try_rdlock(rwlock) == 0) {
         MODEL_REQUIRE(wf_plain_load(&sum) <= written);
         MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
     }
@@ -149,12 +149,12 @@ static void try_to_read(void)
 /* A reader holds the lock for ever. */
 static void write_without_success(void)
 {
-    MODEL_REQUIRE(weft_rwlock_write(rwlock) == -ECANCELED);
+    MODEL_REQUIRE(weft_rwlock_wrlock(rwlock) == -ECANCELED);
 }
 
 static void write_cancelled(void)
 {
-    const int rc = weft_rwlock_write(rwlock);
+    const int rc = weft_rwlock_wrlock(rwlock);
     MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
     if (rc == 0) {
         add_one();
@@ -166,7 +166,7 @@ static void write_cancelled(void)
 
 static void read_cancelled(void)
 {
-    const int rc = weft_rwlock_read(rwlock);
+    const int rc = weft_rwlock_rdlock(rwlock);
     MODEL_REQUIRE(rc == 0 || rc == -ECANCELED);
     if (rc == 0) {
         MODEL_REQUIRE(weft_rwlock_unlock(rwlock) == 0);
@@ -176,7 +176,7 @@ static void read_cancelled(void)
 static void write_and_free(void)
 {
     weft_rwlock *mine = rwlock;
-    MODEL_REQUIRE(weft_rwlock_write(mine) == 0);
+    MODEL_REQUIRE(weft_rwlock_wrlock(mine) == 0);
     add_one();
     const unsigned left = wf_plain_load(&users) - 1;
     wf_plain_store(&users, left);
@@ -215,7 +215,7 @@ static void stop_reading(void)
 
 static void read_and_stay(void)
 {
-    if (weft_rwlock_try_read(rwlock) == 0) {
+    if (weft_rwlock_try_rdlock(rwlock) == 0) {
         inside++; /* not a step of the model */
     }
 }

@@ -114,7 +114,7 @@ void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
     owner.cleanups = cleanup;
 }
 
-void weft_cleanup_pop(weft_cleanup *cleanup, int run)
+void weft_cleanup_pop(weft_cleanup *cleanup, bool run)
 {
     MODEL_REQUIRE(owner.cleanups == cleanup && run == 0);
     owner.cleanups = cleanup->next;

@@ -338,7 +338,7 @@ static void start_found_with_handle(void)
     wf_state_init(state, 2);
 }
 
-/* As weft_drop: the last reference is released without a locked instruction. */
+/* As weft_task_unref: the last reference is released without a locked instruction. */
 static void drop_handle(void)
 {
     bool is_last = wf_state_is_sole(state);

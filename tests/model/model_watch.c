@@ -21,7 +21,7 @@ static void start(void)
     last = 11;
     abandoned_node = NULL;
     left_version = 1;
-    MODEL_REQUIRE(weft_watch_open(&watch, sizeof(uint64_t), &first) == 0);
+    MODEL_REQUIRE(weft_watch_new(&watch, sizeof(uint64_t), &first) == 0);
     MODEL_REQUIRE(weft_watch_version(watch) == 1); /* the lock is open */
 }
 
@@ -71,7 +71,7 @@ static void check(void)
         MODEL_REQUIRE(weft_watch_get(watch, &value, NULL) == 0);
         MODEL_REQUIRE(value == last);
     }
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
     wf_free(abandoned_node);
 }
 
@@ -125,7 +125,7 @@ static void wait_cancelled(void)
 static void wait_and_leave(void)
 {
     wait_for_version();
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
 }
 
 /* The borrowed value does not change. */
@@ -175,7 +175,7 @@ static void start_handles(void)
 static void set_and_drop(void)
 {
     set_one();
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
 }
 
 static void check_gone(void)

@@ -210,10 +210,10 @@ static void work_then_sleep(void)
 /* A task of either worker stops the world; the other waits for its turn. */
 static void stop_as_task(void)
 {
-    MODEL_REQUIRE(weft_stop_the_world(&runtime) == 0);
+    MODEL_REQUIRE(weft_world_stop(&runtime) == 0);
     touch(0);
     touch(1);
-    MODEL_REQUIRE(weft_start_the_world(&runtime) == 0);
+    MODEL_REQUIRE(weft_world_start(&runtime) == 0);
     wf_safe_enter(&runtime.world, &workers[model_thread()].safe);
 }
 

@@ -31,7 +31,7 @@ struct stress {
     uint64_t rounds;
     uint64_t tasks; /* for the report */
     struct wf_random random;
-    weft_options options;
+    weft_runtime_options options;
 };
 
 static inline bool stress_next(struct stress *stress)
@@ -64,7 +64,7 @@ static inline void wait_until_empty(weft_runtime *runtime)
     while (stats_of(runtime).live > 0) {
         let_others_run();
     }
-    const weft_stats stats = stats_of(runtime);
+    const weft_runtime_stats stats = stats_of(runtime);
     CHECK_EQ(stats.total.spawned, stats.total.completed);
     CHECK_EQ(stats.lost_wakeups, 0);
 }

@@ -33,7 +33,7 @@ struct scene {
 
 static intptr_t never_end(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return yield_until_asked(arg);
 }
 
@@ -50,7 +50,7 @@ static intptr_t own_for_ever(void *arg)
 static intptr_t join_a_child(void *arg)
 {
     struct scene *scene = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     weft_task *child = weft_go(never_end, arg);
     if (child == NULL) {
         return -ESHUTDOWN; /* too late: the runtime is closing */
@@ -62,31 +62,31 @@ static intptr_t join_a_child(void *arg)
 static intptr_t join_the_host(void *arg)
 {
     struct scene *scene = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return weft_join(scene->host_tasks[0], NULL);
 }
 
 static intptr_t race_the_host(void *arg)
 {
     struct scene *scene = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     weft_task *tasks[] = {weft_task_ref(scene->host_tasks[0]), weft_task_ref(scene->host_tasks[1])};
     raise_by_one(&scene->races);
-    return weft_race(tasks, 2, NULL);
+    return weft_await_first(tasks, 2, NULL);
 }
 
 static intptr_t spawn_into_the_host(void *arg)
 {
     struct scene *scene = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return weft_runtime_spawn(scene->host, NULL, echo, NULL, NULL);
 }
 
 static intptr_t stop_the_host(void *arg)
 {
     struct scene *scene = arg;
-    CHECK_EQ(weft_shield(1), 0);
-    return weft_stop_the_world(scene->host);
+    CHECK_EQ(weft_shield_begin(), 0);
+    return weft_world_stop(scene->host);
 }
 
 static intptr_t fail(void *arg)
@@ -130,7 +130,7 @@ static void *cancel_and_query(void *arg)
     wait_for(&scene->is_set, 1);
     for (unsigned i = 0; wf_load_acquire(&scene->is_over) == 0; i = (i + 1) % TASKS) {
         CHECK_EQ(weft_cancel(scene->tasks[i]), 0);
-        weft_drop(weft_task_ref(scene->tasks[i]));
+        weft_task_unref(weft_task_ref(scene->tasks[i]));
         int rc = weft_try_join(scene->tasks[i], NULL);
         CHECK(rc == 0 || rc == -EAGAIN);
         (void)sched_yield();
@@ -143,7 +143,7 @@ static void *cancel_and_query(void *arg)
 
 static void scene_begin(struct scene *scene, struct stress *stress)
 {
-    weft_options full = stress->options;
+    weft_runtime_options full = stress->options;
     full.tasks_max = 2; /* the host's own two tasks */
     full.spawn_waits = true;
     CHECK_EQ(weft_runtime_open(&scene->host, &full), 0);
@@ -154,7 +154,7 @@ static void scene_begin(struct scene *scene, struct stress *stress)
     for (int i = 0; i < 2; i++) {
         scene->host_tasks[i] = go_into(scene->host, stand_by, &scene->host_is_open);
     }
-    CHECK_EQ(weft_stop_the_world(scene->host), 0);
+    CHECK_EQ(weft_world_stop(scene->host), 0);
     for (unsigned i = 0; i < TASKS; i++) {
         static const enum weft_priority priorities[] = {WEFT_PRIORITY_NORMAL, WEFT_PRIORITY_NORMAL,
                                                         WEFT_PRIORITY_HIGH, WEFT_PRIORITY_LOW};
@@ -175,16 +175,16 @@ static void scene_begin(struct scene *scene, struct stress *stress)
 static void scene_end(struct scene *scene)
 {
     for (unsigned i = 0; i < TASKS; i++) {
-        weft_drop(scene->tasks[i]);
-        weft_drop(scene->children[i]);
+        weft_task_unref(scene->tasks[i]);
+        weft_task_unref(scene->children[i]);
     }
-    CHECK_EQ(weft_start_the_world(scene->host), 0);
+    CHECK_EQ(weft_world_start(scene->host), 0);
     raise_by_one(&scene->host_is_open);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_join(scene->host_tasks[i], NULL), 0);
         /* the test's own reference too */
         for (uint32_t k = 0; k <= wf_load_acquire(&scene->races); k++) {
-            weft_drop(scene->host_tasks[i]);
+            weft_task_unref(scene->host_tasks[i]);
         }
     }
     wait_until_empty(scene->host);
@@ -257,14 +257,14 @@ static intptr_t update_cell(void *arg)
 
 static void stop_and_check(struct world *world)
 {
-    CHECK_EQ(weft_stop_the_world(world->runtime), 0);
+    CHECK_EQ(weft_world_stop(world->runtime), 0);
     for (unsigned i = 0; i < CELLS; i++) {
         struct cell *cell = &world->cells[i];
         CHECK_EQ(cell->left, cell->right);
         cell->left++; /* seen by the task when it continues */
         cell->right++;
     }
-    CHECK_EQ(weft_start_the_world(world->runtime), 0);
+    CHECK_EQ(weft_world_start(world->runtime), 0);
     raise_by_one(&world->stops);
 }
 

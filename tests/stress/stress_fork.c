@@ -128,7 +128,7 @@ static intptr_t run_a_part(void *arg)
     if (part->count == 1) {
         return run_a_leaf(part, &random);
     }
-    weft_fork forks[PARTS_MAX];
+    weft_par_fork forks[PARTS_MAX];
     struct part parts[PARTS_MAX];
     size_t left = part->count;
     size_t wanted_parts = 2 + wf_random_below(&random, PARTS_MAX - 1);
@@ -141,7 +141,7 @@ static intptr_t run_a_part(void *arg)
         if (size == 1) {
             part->root->entries[parts[count].first].given = parts[count].first + 1;
         }
-        weft_fork_go(&forks[count], run_a_part, &parts[count]);
+        weft_par_fork_go(&forks[count], run_a_part, &parts[count]);
         left -= size;
         count++;
         wanted_parts += left > 0 && count == wanted_parts ? 1 : 0; /* one part was made smaller */
@@ -149,7 +149,7 @@ static intptr_t run_a_part(void *arg)
     intptr_t sum = 0;
     while (count > 0) {
         count--;
-        const intptr_t result = weft_fork_join(&forks[count]);
+        const intptr_t result = weft_par_fork_join(&forks[count]);
         CHECK_EQ(result, parts[count].count);
         for (size_t i = 0; i < parts[count].count && part->count < 16; i++) {
             /* published by the join */

@@ -285,14 +285,15 @@ static intptr_t read_one(void *arg)
 {
     const struct reading *reading = arg;
     unsigned char byte;
-    (void)weft_deadline(reading->deadline);
+    (void)weft_deadline_set(reading->deadline);
     return weft_read(reading->fd, &byte, 1);
 }
 
 static void interrupt_reads(int fd, const struct request *request, struct wf_random *random)
 {
     const bool is_cancelled = wf_random_below(random, 2) == 0;
-    struct reading reading = {fd, is_cancelled ? WEFT_NEVER : weft_in(WEFT_MILLISECOND / 10)};
+    struct reading reading = {fd,
+                              is_cancelled ? WEFT_NEVER : weft_time_after(WEFT_MILLISECOND / 10)};
     weft_task *reader = go(read_one, &reading);
     for (uint32_t i = wf_random_below(random, 4); i > 0; i--) {
         let_others_run();
@@ -337,11 +338,11 @@ static intptr_t write_direction(void *arg)
 /* Returns when the task waits in its call, or has ended. */
 static void wait_until_begun(const weft_task *task)
 {
-    weft_info info;
+    weft_task_info info;
     do { /* ends: the task waits, or it ends */
         let_others_run();
         info = info_of(task);
-    } while (info.state != WEFT_BLOCKED && info.state != WEFT_COMPLETED);
+    } while (info.state != WEFT_TASK_BLOCKED && info.state != WEFT_TASK_COMPLETED);
 }
 
 static void read_write_and_close(struct exchange *exchange, int fd, const struct request *request,
@@ -380,13 +381,13 @@ static int connect_to(const struct exchange *exchange, uint64_t ticket)
 {
     char address[64];
     if (ticket % 4 == 0) {
-        return weft_dial(exchange->name);
+        return weft_net_dial(exchange->name);
     }
     (void)snprintf(address, sizeof(address), "127.0.0.%u:%u", 1 + (unsigned)(ticket % ADDRESSES),
                    exchange->port);
-    const int fd = weft_dial(address);
+    const int fd = weft_net_dial(address);
     CHECK(fd >= 0);
-    CHECK_EQ(weft_socket_nodelay(fd, true), 0);
+    CHECK_EQ(weft_socket_set_nodelay(fd, true), 0);
     return fd;
 }
 
@@ -447,8 +448,9 @@ static intptr_t run_exchange_tasks(void *arg)
     exchange->scope = &serving;
     (void)snprintf(exchange->name, sizeof(exchange->name), "unix:@weft-stress-%d", (int)getpid());
     /* Otherwise each end would wait for delayed acknowledgements most of the time. */
-    exchange->listeners[0] = weft_listen("0.0.0.0:0", &(weft_listen_options){.has_nodelay = true});
-    exchange->listeners[1] = weft_listen(exchange->name, NULL);
+    exchange->listeners[0] =
+        weft_net_listen("0.0.0.0:0", &(weft_net_listen_options){.has_nodelay = true});
+    exchange->listeners[1] = weft_net_listen(exchange->name, NULL);
     CHECK(exchange->listeners[0] >= 0 && exchange->listeners[1] >= 0);
     const weft_address address = local_of(exchange->listeners[0]);
     exchange->port = ntohs(address.as.ip4.sin_port);
@@ -473,7 +475,7 @@ static intptr_t run_exchange_tasks(void *arg)
     return 0;
 }
 
-static void run_exchange(const weft_options *options, uint32_t count)
+static void run_exchange(const weft_runtime_options *options, uint32_t count)
 {
     struct exchange exchange = {.count = count};
     CHECK_EQ(weft_run(run_exchange_tasks, &exchange, options), 0);
@@ -513,7 +515,7 @@ static void io_connections_leave_nothing_behind(void)
     const uint32_t count = (uint32_t)wanted("WEFT_STRESS_CONNECTIONS", 60000) / EXCHANGES;
     for (size_t i = 0; i < EXCHANGES; i++) {
         tap_doing("setting %zu", i);
-        weft_options options = options_of(&exchanges[i]);
+        weft_runtime_options options = options_of(&exchanges[i]);
         run_exchange(&options, count / 10 + 1); /* warms up caches, tables and arenas */
         const struct resources before = resources_now();
         const int64_t begin_ns = wf_clock_now();

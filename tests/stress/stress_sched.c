@@ -52,7 +52,7 @@ static void suspend_all(struct sleepers *sleepers, weft_runtime *runtime, weft_t
         CHECK_EQ(weft_runtime_spawn(runtime, &tasks[i], wait_at_the_gate, arg, &options), 0);
     }
     for (size_t i = 0; i < count; i++) {
-        wait_for_state(tasks[i], WEFT_BLOCKED);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
     }
 }
 
@@ -77,7 +77,7 @@ static void task_million_can_be_suspended(void)
     struct sleepers sleepers = {.steps = calloc(count, 1)};
     weft_task **tasks = calloc(count, sizeof(weft_task *));
     CHECK(sleepers.steps != NULL && tasks != NULL);
-    weft_options options = options_of(&settings[1]);
+    weft_runtime_options options = options_of(&settings[1]);
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
     sleepers.gate = go_into(runtime, stand_by, &sleepers.is_open);
@@ -85,7 +85,7 @@ static void task_million_can_be_suspended(void)
     const int64_t begin_ns = wf_clock_now();
     suspend_all(&sleepers, runtime, tasks, count);
     const int64_t suspended_ns = wf_clock_now();
-    const weft_stats stats = stats_of(runtime);
+    const weft_runtime_stats stats = stats_of(runtime);
     CHECK_EQ(stats.live, count + 1);
     CHECK(stats.stacks >= count);
     CHECK(mapping_count() < wf_mapping_count_max());
@@ -173,7 +173,7 @@ static void *spawn_jobs(void *arg)
                                     run_job, job, NULL),
                  0);
         if (i % 3 == 1) {
-            weft_drop(task);
+            weft_task_unref(task);
         } else if (task != NULL) {
             await_job(&tasks[i % OPEN_HANDLES], &awaited[i % OPEN_HANDLES]);
             tasks[i % OPEN_HANDLES] = task;
@@ -192,7 +192,7 @@ static void spawn_from_threads_into_two_runtimes_runs_each_task_once(void)
         const uint64_t blocks = blocks_out();
         struct spawns *spawns = calloc(1, sizeof(*spawns));
         CHECK(spawns != NULL);
-        weft_options limited = stress.options;
+        weft_runtime_options limited = stress.options;
         limited.tasks_max = 48;
         limited.global_capacity = 24;
         limited.spawn_waits = true;
@@ -283,7 +283,7 @@ static intptr_t run_target(void *arg)
         break;
     }
     CHECK(rc == 0 || rc == -ECANCELED);
-    weft_drop(target->before);
+    weft_task_unref(target->before);
     target->result = rc == 0 ? 1 : rc;
     raise_by_one(&target->ends);
     return target->result;
@@ -323,7 +323,7 @@ static void *use_handles(void *arg)
             CHECK_EQ(result, target->result);
             break;
         }
-        weft_drop(task);
+        weft_task_unref(task);
     }
     return NULL;
 }
@@ -560,7 +560,7 @@ static void sched_meets_the_targets_of_the_plan(void)
 #endif
     for (unsigned workers = 1; workers <= 2; workers++) {
         const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, workers};
-        const weft_options options = options_of(&setting);
+        const weft_runtime_options options = options_of(&setting);
         CHECK_EQ(weft_run(measure_tasks, &workers, &options), 0);
     }
     const int64_t steal_ns = measure_steals();

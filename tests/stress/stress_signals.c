@@ -175,7 +175,7 @@ static void signal_flood_beside_io_loses_no_signal(void)
         tap_doing("policy %zu", i);
         flood.seen = calloc(flood.count, 1);
         CHECK(flood.seen != NULL);
-        const weft_options options = options_of(&policies[i]);
+        const weft_runtime_options options = options_of(&policies[i]);
         CHECK_EQ(weft_run(run_flood, &flood, &options), 0);
         for (uint32_t number = 0; number < flood.count; number++) {
             CHECK_EQ(flood.seen[number], 1);
@@ -201,7 +201,7 @@ static intptr_t sleep_often(void *arg)
     wf_random_init(&random, tap_seed() ^ weft_task_id(weft_self()));
     while (wf_load_acquire(&stopped->is_over) == 0) { /* to raise_by_one */
         const int64_t length_ns = (int64_t)wf_random_below(&random, 5000000);
-        const weft_time until = weft_in(length_ns);
+        const weft_time until = weft_time_after(length_ns);
         CHECK_EQ(weft_sleep(length_ns), 0);
         CHECK(weft_now() >= until); /* never early */
         raise_by_one(&stopped->slept);
@@ -215,11 +215,11 @@ static intptr_t wait_for_deadline(void *arg)
     struct stopped *stopped = arg;
     const struct pair pair = pair_new(SOCK_STREAM);
     while (wf_load_acquire(&stopped->is_over) == 0) { /* to raise_by_one */
-        const weft_time until = weft_in(WEFT_MILLISECOND);
+        const weft_time until = weft_time_after(WEFT_MILLISECOND);
         char byte;
-        (void)weft_deadline(until);
+        (void)weft_deadline_set(until);
         CHECK_EQ(weft_read(pair.near, &byte, 1), -ETIMEDOUT);
-        (void)weft_deadline(WEFT_NEVER);
+        (void)weft_deadline_set(WEFT_NEVER);
         CHECK(weft_now() >= until);
     }
     CHECK_EQ(weft_close(pair.near), 0);
@@ -274,7 +274,7 @@ static void stop_and_go(pid_t child, int fd, struct wf_random *random)
     }
 }
 
-static void stop_often(const weft_options *options)
+static void stop_often(const weft_runtime_options *options)
 {
     const struct pair pair = pair_new(SOCK_STREAM);
     struct wf_random random;
@@ -303,7 +303,7 @@ static void runtime_survives_sigstop_and_sigcont(void)
 {
     for (size_t i = 0; i < POLICIES; i++) {
         tap_doing("policy %zu", i);
-        const weft_options options = options_of(&policies[i]);
+        const weft_runtime_options options = options_of(&policies[i]);
         stop_often(&options);
     }
 }

@@ -77,7 +77,7 @@ static intptr_t sleep_and_measure(void *arg)
 {
     int64_t *late = arg;
     const size_t row = (size_t)(late - late_ns[0]) / AGES_MAX;
-    const weft_time at = weft_in(lengths_ms[row] * WEFT_MILLISECOND);
+    const weft_time at = weft_time_after(lengths_ms[row] * WEFT_MILLISECOND);
     CHECK_EQ(weft_sleep_until(at), 0);
     *late = weft_now() - at;
     CHECK(*late >= 0);
@@ -115,7 +115,7 @@ static void sleep_is_never_early_and_rarely_late(void)
     for (size_t i = 0; i < 2; i++) {
         static const struct setting both[] = {{WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 2},
                                               {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 2}};
-        const weft_options options = options_of(&both[i]);
+        const weft_runtime_options options = options_of(&both[i]);
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         sleep_at_every_age(runtime, ages);
@@ -141,18 +141,18 @@ struct sleeper {
 
 static wf_atomic_u32 is_asleep; /* tasks that have polled their sleep */
 
-static weft_poll sleep_without_a_stack(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result sleep_without_a_stack(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct sleeper *sleeper = arg;
     if (sleeper->nap.future.poll == NULL) {
         weft_sleep_future_init(&sleeper->nap, sleeper->at);
         raise_by_one(&is_asleep);
     }
-    if (weft_poll_future(cx, &sleeper->nap.future, result) == WEFT_PENDING) {
-        return WEFT_PENDING;
+    if (weft_future_poll(&sleeper->nap.future, cx, result) == WEFT_POLL_PENDING) {
+        return WEFT_POLL_PENDING;
     }
     CHECK(*result != 0 || weft_now() >= sleeper->at);
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static size_t timers_wanted(void)
@@ -176,7 +176,7 @@ static void timer_million_can_be_armed(void)
     const uint64_t blocks = blocks_out();
     weft_task **tasks = calloc(count, sizeof(weft_task *));
     CHECK(tasks != NULL);
-    const weft_options options = options_of(&settings[1]);
+    const weft_runtime_options options = options_of(&settings[1]);
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
     const size_t before = resident_bytes();
@@ -184,9 +184,9 @@ static void timer_million_can_be_armed(void)
     weft_time last = begin;
     wf_store_relaxed(&is_asleep, 0);
     for (size_t i = 0; i < count; i++) {
-        struct sleeper sleeper = {.at = weft_in(3600 * WEFT_SECOND)};
+        struct sleeper sleeper = {.at = weft_time_after(3600 * WEFT_SECOND)};
         if (i % 2 == 0) { /* in the fourth or fifth second */
-            sleeper.at = weft_in(3 * WEFT_SECOND) +
+            sleeper.at = weft_time_after(3 * WEFT_SECOND) +
                          (weft_time)(i * 7919 % count) * (2 * WEFT_SECOND / (weft_time)count);
             last = sleeper.at > last ? sleeper.at : last;
         }

@@ -458,6 +458,50 @@ class Statics(TidyCase):
                      self.FUNCTION.replace("static ", "")})
 
 
+class PublicNames(TidyCase):
+    """The names in include/, by the lists of docs/api-style.md."""
+    STYLE = ("# Style\n\n- system calls: `read`\n- verbs: `run`\n  `try_join`\n"
+             "- nouns: `chan` `task`\n\nMore `text`.\n")
+
+    def expect_api(self, body, *whats):
+        text = header("WEFT_WEFT_H", "#include <stddef.h>\nint weft_run(void);\n" + body)
+        self.expect({"docs/api-style.md": self.STYLE, "include/weft/weft.h": text},
+                    *(("include/weft/weft.h", 6, what) for what in whats))
+
+    def test_nouns_verbs_and_system_calls_pass(self):
+        self.expect_api("WEFT_API int weft_read(int fd);\n"
+                        "WEFT_API int weft_try_join(weft_task *task);\n"
+                        "WEFT_API int weft_chan_try_send(weft_chan *chan, const void *item);\n")
+
+    def test_a_name_begins_with_a_noun(self):
+        self.expect_api("WEFT_API int weft_dial(const char *address);\n",
+                        "weft_dial begins with no noun of docs/api-style.md, and is no verb there")
+
+    def test_try_stands_before_the_verb(self):
+        self.expect_api("static inline int weft_chan_send_try(weft_chan *chan)\n{\n}\n",
+                        "weft_chan_send_try: `try` stands before the verb")
+
+    def test_the_output_follows_the_object(self):
+        self.expect_api("WEFT_API int weft_task_get(int (*fn)(int a, int b), int b, int *out);\n",
+                        "weft_task_get: `out` is the first parameter, or follows the object")
+
+    def test_a_flag_is_a_bool(self):
+        self.expect_api("WEFT_API int weft_task_pin(int on);\n",
+                        "weft_task_pin: `int on` should be a bool, or two functions")
+
+    def test_what_begins_can_be_ended(self):
+        self.expect_api("WEFT_API int weft_chan_new(weft_chan **out);\n",
+                        "weft_chan_new has no weft_chan_unref or weft_chan_free")
+
+    def test_enumerators_have_the_noun_of_their_enum(self):
+        self.expect_api("enum weft_task_state { WEFT_TASK_READY, WEFT_ENDED };\n",
+                        "WEFT_ENDED should begin with WEFT_TASK_")
+
+    def test_options_begin_with_their_size(self):
+        self.expect_api("struct weft_task_options {\n    int priority;\n};\n",
+                        "weft_task_options should begin with `uint32_t size`")
+
+
 class Places(TidyCase):
     """Prose that says in which file a name is."""
 

@@ -154,7 +154,7 @@ static bool has_stacks(const char *text, const char *function)
            strstr(text, ": gdb would show that program") != NULL;
 }
 
-/* While the task sleeps it is on no thread's stack: only weft_dump shows it. */
+/* While the task sleeps it is on no thread's stack: only weft_runtime_dump shows it. */
 static intptr_t sleep_for_long(void *arg)
 {
     (void)arg;

@@ -30,10 +30,10 @@ static intptr_t count_leaves(void *arg)
     }
     struct node left = {.depth = node->depth - 1};
     struct node right = {.depth = node->depth - 1};
-    weft_fork fork;
-    weft_fork_go(&fork, count_leaves, &left);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, count_leaves, &left);
     const intptr_t right_count = count_leaves(&right);
-    const intptr_t left_count = weft_fork_join(&fork);
+    const intptr_t left_count = weft_par_fork_join(&fork);
     CHECK_EQ(right_count, right.leaves);
     CHECK_EQ(left_count, left.leaves);
     node->leaves += left.leaves + right.leaves;
@@ -59,7 +59,7 @@ static void fork_tree_computes_the_sum(void)
 static void fork_tree_computes_the_sum_on_65_workers(void)
 {
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 65};
-    const weft_options options = options_of(&setting);
+    const weft_runtime_options options = options_of(&setting);
     CHECK_EQ(weft_run(grow_trees, NULL, &options), 0);
 }
 
@@ -77,14 +77,14 @@ static intptr_t add_one(void *arg)
 static intptr_t fork_a_row(void *arg)
 {
     (void)arg;
-    static weft_fork forks[ROW];
+    static weft_par_fork forks[ROW];
     static int cells[ROW];
     for (int round = 1; round <= 20; round++) {
         for (int i = 0; i < ROW; i++) {
-            weft_fork_go(&forks[i], add_one, &cells[i]);
+            weft_par_fork_go(&forks[i], add_one, &cells[i]);
         }
         for (int i = ROW; i-- > 0;) {
-            CHECK_EQ(weft_fork_join(&forks[i]), round);
+            CHECK_EQ(weft_par_fork_join(&forks[i]), round);
             CHECK_EQ(cells[i], round);
         }
     }
@@ -111,9 +111,9 @@ static intptr_t fork_without_thieves(void *arg)
     (void)arg;
     const uint64_t spawned = stats_of(weft_runtime_self()).total.spawned;
     for (int i = 0; i < 100; i++) {
-        weft_fork fork;
-        weft_fork_go(&fork, running_task, NULL);
-        CHECK_EQ(weft_fork_join(&fork), (intptr_t)weft_self());
+        weft_par_fork fork;
+        weft_par_fork_go(&fork, running_task, NULL);
+        CHECK_EQ(weft_par_fork_join(&fork), (intptr_t)weft_self());
     }
     CHECK_EQ(stats_of(weft_runtime_self()).total.spawned, spawned);
     return 0;
@@ -133,10 +133,10 @@ static intptr_t fork_and_hold(void *arg)
     const uint64_t before = stats_of(weft_runtime_self()).total.forks_taken;
     for (int i = 0; i < 50; i++) {
         wf_atomic_u32 cell = {0};
-        weft_fork fork;
-        weft_fork_go(&fork, count_up, &cell);
+        weft_par_fork fork;
+        weft_par_fork_go(&fork, count_up, &cell);
         hold_for(&cell, 1);
-        CHECK_EQ(weft_fork_join(&fork), 0);
+        CHECK_EQ(weft_par_fork_join(&fork), 0);
     }
     CHECK_EQ(stats_of(weft_runtime_self()).total.forks_taken - before, 50);
     return 0;
@@ -154,18 +154,18 @@ static intptr_t fork_three_and_keep_forking(void *arg)
     (void)arg;
     wf_atomic_u32 cell = {0};
     int sum = 0;
-    weft_fork forks[3];
+    weft_par_fork forks[3];
     for (int i = 0; i < 3; i++) {
-        weft_fork_go(&forks[i], count_up, &cell);
+        weft_par_fork_go(&forks[i], count_up, &cell);
     }
     while (wf_load_acquire(&cell) < 3) { /* pairs with raise_by_one */
-        weft_fork small;
-        weft_fork_go(&small, add_one, &sum);
-        (void)weft_fork_join(&small);
+        weft_par_fork small;
+        weft_par_fork_go(&small, add_one, &sum);
+        (void)weft_par_fork_join(&small);
         (void)sched_yield();
     }
     for (int i = 3; i-- > 0;) {
-        CHECK_EQ(weft_fork_join(&forks[i]), 0);
+        CHECK_EQ(weft_par_fork_join(&forks[i]), 0);
     }
     return 0;
 }
@@ -187,14 +187,14 @@ static intptr_t join_until_exposed(void *arg)
 {
     (void)arg;
     wf_atomic_u32 cells[2] = {{0}, {0}};
-    weft_fork forks[4];
-    weft_fork_go(&forks[0], count_up, &cells[0]);
+    weft_par_fork forks[4];
+    weft_par_fork_go(&forks[0], count_up, &cells[0]);
     hold_for(&cells[0], 1); /* a thief took it before the next forks existed */
-    weft_fork_go(&forks[1], count_up, &cells[1]);
-    weft_fork_go(&forks[2], count_up, &cells[0]);
-    weft_fork_go(&forks[3], wait_for_second_cell, cells);
+    weft_par_fork_go(&forks[1], count_up, &cells[1]);
+    weft_par_fork_go(&forks[2], count_up, &cells[0]);
+    weft_par_fork_go(&forks[3], wait_for_second_cell, cells);
     for (int i = 4; i-- > 0;) {
-        CHECK_EQ(weft_fork_join(&forks[i]), 0);
+        CHECK_EQ(weft_par_fork_join(&forks[i]), 0);
     }
     return 0;
 }
@@ -220,13 +220,13 @@ static intptr_t wait_for_own_forks(void *arg)
 {
     (void)arg;
     wf_atomic_u32 cell = {0};
-    weft_fork forks[FORKS];
+    weft_par_fork forks[FORKS];
     for (int i = 0; i < FORKS; i++) {
-        weft_fork_go(&forks[i], count_up, &cell);
+        weft_par_fork_go(&forks[i], count_up, &cell);
     }
     CHECK_EQ(weft_await(go(wait_for_all_forks, &cell)), 0);
     for (int i = FORKS; i-- > 0;) {
-        CHECK_EQ(weft_fork_join(&forks[i]), 0);
+        CHECK_EQ(weft_par_fork_join(&forks[i]), 0);
     }
     return 0;
 }
@@ -258,18 +258,18 @@ static intptr_t grow_waiting(void *arg)
         return 0;
     }
     struct node parts[4];
-    weft_fork forks[3];
+    weft_par_fork forks[3];
     static const weft_fn kinds[3] = {grow_waiting, grow_in_a_scope, grow_waiting};
     for (int i = 0; i < 4; i++) {
         parts[i] = (struct node){.depth = node->depth - 1};
     }
     for (int i = 0; i < 3; i++) {
-        weft_fork_go(&forks[i], kinds[i], &parts[i]);
+        weft_par_fork_go(&forks[i], kinds[i], &parts[i]);
         CHECK_EQ(weft_check(), 0);
     }
     CHECK_EQ(weft_await(go(grow_waiting, &parts[3])), 0);
     for (int i = 3; i-- > 0;) {
-        CHECK_EQ(weft_fork_join(&forks[i]), 0);
+        CHECK_EQ(weft_par_fork_join(&forks[i]), 0);
     }
     for (int i = 0; i < 4; i++) {
         node->leaves += parts[i].leaves;
@@ -302,11 +302,11 @@ static intptr_t grow_yielding(void *arg)
     }
     struct node left = {.depth = node->depth - 1};
     struct node right = {.depth = node->depth - 1};
-    weft_fork fork;
-    weft_fork_go(&fork, grow_yielding, &left);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, grow_yielding, &left);
     (void)grow_yielding(&right);
     (void)weft_yield();
-    (void)weft_fork_join(&fork);
+    (void)weft_par_fork_join(&fork);
     node->leaves += left.leaves + right.leaves;
     return 0;
 }
@@ -337,8 +337,8 @@ static void fork_survives_migration_of_its_task(void)
 static intptr_t return_deadline(void *arg)
 {
     raise_by_one(arg);
-    const weft_time deadline = weft_deadline(WEFT_NEVER);
-    (void)weft_deadline(deadline);
+    const weft_time deadline = weft_deadline_set(WEFT_NEVER);
+    (void)weft_deadline_set(deadline);
     return (intptr_t)deadline;
 }
 
@@ -347,13 +347,13 @@ static intptr_t fork_with_a_deadline(void *arg)
     const struct setting *setting = arg;
     wf_atomic_u32 cell = {0};
     const weft_time deadline = wf_clock_now() + INT64_C(3600000000000);
-    (void)weft_deadline(deadline);
-    weft_fork fork;
-    weft_fork_go(&fork, return_deadline, &cell);
+    (void)weft_deadline_set(deadline);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, return_deadline, &cell);
     if (setting->workers > 1 && setting->policy == WEFT_POLICY_STEAL) {
         hold_for(&cell, 1);
     }
-    CHECK_EQ(weft_fork_join(&fork), deadline);
+    CHECK_EQ(weft_par_fork_join(&fork), deadline);
     return 0;
 }
 
@@ -379,10 +379,10 @@ static intptr_t fork_on_a_large_stack(void *arg)
 {
     (void)arg;
     wf_atomic_u32 cell = {0};
-    weft_fork fork;
-    weft_fork_go(&fork, use_much_stack, &cell);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, use_much_stack, &cell);
     hold_for(&cell, 1);
-    return weft_fork_join(&fork);
+    return weft_par_fork_join(&fork);
 }
 
 static intptr_t spawn_with_large_stack(void *arg)
@@ -411,16 +411,16 @@ static intptr_t fork_pinned(void *arg)
 {
     (void)arg;
     const long thread = syscall(SYS_gettid);
-    weft_fork forks[10];
+    weft_par_fork forks[10];
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < 10; i++) {
-            weft_fork_go(&forks[i], return_thread, NULL);
+            weft_par_fork_go(&forks[i], return_thread, NULL);
         }
         if (round % 2 == 0) {
             CHECK_EQ(weft_await(go(echo, (void *)7)), 7);
         }
         for (int i = 10; i-- > 0;) {
-            CHECK_EQ(weft_fork_join(&forks[i]), thread);
+            CHECK_EQ(weft_par_fork_join(&forks[i]), thread);
         }
     }
     return 0;
@@ -453,10 +453,10 @@ static void *grow_outside(void *arg)
 static void fork_outside_of_tasks_runs_at_once(void)
 {
     int cell = 0;
-    weft_fork fork;
-    weft_fork_go(&fork, add_one, &cell);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, add_one, &cell);
     CHECK_EQ(cell, 1);
-    CHECK_EQ(weft_fork_join(&fork), 1);
+    CHECK_EQ(weft_par_fork_join(&fork), 1);
     struct node root = {.depth = 10};
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, grow_outside, &root), 0);
@@ -465,16 +465,16 @@ static void fork_outside_of_tasks_runs_at_once(void)
 }
 
 /* A poll task cannot wait for a thief; and its memory may have been that of a forking task. */
-static weft_poll fork_in_a_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result fork_in_a_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     (void)cx;
     (void)state;
     int cell = 0;
-    weft_fork fork;
-    weft_fork_go(&fork, add_one, &cell);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, add_one, &cell);
     CHECK_EQ(cell, 1);
-    *result = weft_fork_join(&fork);
-    return WEFT_READY;
+    *result = weft_par_fork_join(&fork);
+    return WEFT_POLL_READY;
 }
 
 static intptr_t fork_in_poll_tasks(void *arg)
@@ -499,11 +499,11 @@ static void fork_in_a_poll_task_runs_at_once(void)
 static void fork_in_a_hook(void *context, const weft_failure *failure)
 {
     int *cell = context;
-    weft_fork fork;
+    weft_par_fork fork;
     CHECK_EQ(failure->error, -EIO);
-    weft_fork_go(&fork, add_one, cell);
+    weft_par_fork_go(&fork, add_one, cell);
     CHECK_EQ(*cell, 1);
-    CHECK_EQ(weft_fork_join(&fork), 1);
+    CHECK_EQ(weft_par_fork_join(&fork), 1);
 }
 
 static intptr_t fork_and_fail(void *arg)
@@ -516,7 +516,7 @@ static intptr_t fork_and_fail(void *arg)
 
 static intptr_t spawn_failing_forker(void *arg)
 {
-    weft_drop(go(fork_and_fail, arg));
+    weft_task_unref(go(fork_and_fail, arg));
     return 0;
 }
 
@@ -539,10 +539,10 @@ static intptr_t go_deep(void *arg)
     if (depth == 0) {
         return 0;
     }
-    weft_fork fork;
-    weft_fork_go(&fork, echo, (void *)1);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, echo, (void *)1);
     const intptr_t below = go_deep((void *)(depth - 1));
-    return weft_fork_join(&fork) + below;
+    return weft_par_fork_join(&fork) + below;
 }
 
 static intptr_t go_deep_on_a_large_stack(void *arg)

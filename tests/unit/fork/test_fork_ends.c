@@ -39,9 +39,9 @@ static intptr_t run_until_cancelled(void *arg)
 static intptr_t fork_and_join(void *arg)
 {
     struct scene *scene = arg;
-    weft_fork fork;
-    weft_fork_go(&fork, run_until_cancelled, scene);
-    const intptr_t rc = weft_fork_join(&fork);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, run_until_cancelled, scene);
+    const intptr_t rc = weft_par_fork_join(&fork);
     CHECK_EQ(scene->ended, rc);
     return rc;
 }
@@ -66,18 +66,18 @@ static intptr_t fork_until_taken(void *arg)
 {
     struct scene *scene = arg;
     int other = 0;
-    weft_fork forks[2];
-    weft_fork_go(&forks[0], echo, &other);
-    weft_fork_go(&forks[1], run_until_cancelled, scene);
+    weft_par_fork forks[2];
+    weft_par_fork_go(&forks[0], echo, &other);
+    weft_par_fork_go(&forks[1], run_until_cancelled, scene);
     while (wf_load_acquire(&scene->begun) == 0) { /* pairs with run_until_cancelled */
-        weft_fork small;
-        weft_fork_go(&small, echo, NULL); /* checks for an expose request */
-        (void)weft_fork_join(&small);
+        weft_par_fork small;
+        weft_par_fork_go(&small, echo, NULL); /* checks for an expose request */
+        (void)weft_par_fork_join(&small);
         (void)sched_yield();
     }
-    const intptr_t rc = weft_fork_join(&forks[1]);
+    const intptr_t rc = weft_par_fork_join(&forks[1]);
     CHECK_EQ(scene->ended, rc);
-    CHECK_EQ(weft_fork_join(&forks[0]), (intptr_t)&other);
+    CHECK_EQ(weft_par_fork_join(&forks[0]), (intptr_t)&other);
     return rc;
 }
 
@@ -85,7 +85,7 @@ static void cancel_waiting_forker(weft_runtime *runtime, const struct setting *s
 {
     struct scene scene = {.setting = setting};
     weft_task *task = go_into(runtime, fork_until_taken, &scene);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(task).wait, WEFT_WAIT_TASK);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
@@ -109,12 +109,12 @@ static intptr_t check_after_signal(void *arg)
 static intptr_t join_with_shield(void *arg)
 {
     struct scene *scene = arg;
-    weft_fork fork;
-    CHECK_EQ(weft_shield(1), 0);
-    weft_fork_go(&fork, check_after_signal, scene);
-    CHECK_EQ(weft_fork_join(&fork), 7);
+    weft_par_fork fork;
+    CHECK_EQ(weft_shield_begin(), 0);
+    weft_par_fork_go(&fork, check_after_signal, scene);
+    CHECK_EQ(weft_par_fork_join(&fork), 7);
     CHECK_EQ(scene->ended, 0);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return weft_check();
 }
 
@@ -137,15 +137,15 @@ static void shield_protects_forks_of_the_task(void)
 static intptr_t run_out_of_time(void *arg)
 {
     struct scene scene = {.setting = arg};
-    (void)weft_deadline(wf_clock_now() + 1000000);
-    weft_fork fork;
-    weft_fork_go(&fork, run_until_cancelled, &scene);
+    (void)weft_deadline_set(wf_clock_now() + 1000000);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, run_until_cancelled, &scene);
     if (is_stealing(scene.setting)) {
         hold_for(&scene.begun, 1);
     }
-    CHECK_EQ(weft_fork_join(&fork), -ETIMEDOUT);
+    CHECK_EQ(weft_par_fork_join(&fork), -ETIMEDOUT);
     CHECK_EQ(scene.ended, -ETIMEDOUT);
-    (void)weft_deadline(WEFT_NEVER);
+    (void)weft_deadline_set(WEFT_NEVER);
     return 0;
 }
 
@@ -165,12 +165,12 @@ static intptr_t fail_with_message(void *arg)
 static intptr_t fork_failing(void *arg)
 {
     struct scene *scene = arg;
-    weft_fork fork;
-    weft_fork_go(&fork, fail_with_message, &scene->begun);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, fail_with_message, &scene->begun);
     if (is_stealing(scene->setting)) {
         hold_for(&scene->begun, 1);
     }
-    (void)weft_fork_join(&fork);
+    (void)weft_par_fork_join(&fork);
     return 0; /* not reached */
 }
 
@@ -184,7 +184,7 @@ static intptr_t join_failed_forker(void *arg)
     CHECK_EQ(result, -EDOM);
     CHECK_EQ(weft_task_message(task, text, sizeof(text)), 7);
     CHECK_STR(text, "no luck");
-    weft_drop(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -198,13 +198,13 @@ static intptr_t fail_beside_forks(void *arg)
 {
     struct scene *scene = arg;
     int cells[20] = {0};
-    weft_fork forks[20];
-    weft_fork_go(&forks[0], run_until_cancelled, scene);
+    weft_par_fork forks[20];
+    weft_par_fork_go(&forks[0], run_until_cancelled, scene);
     if (is_stealing(scene->setting)) {
         hold_for(&scene->begun, 1);
     }
     for (int i = 1; i < 20; i++) {
-        weft_fork_go(&forks[i], echo, &cells[i]);
+        weft_par_fork_go(&forks[i], echo, &cells[i]);
     }
     weft_fail(-EDOM, NULL);
 }
@@ -238,15 +238,15 @@ static intptr_t run_forever(void *arg)
 static intptr_t fork_forever(void *arg)
 {
     struct scene *scene = arg;
-    weft_fork forks[10];
-    weft_fork_go(&forks[0], run_forever, scene);
+    weft_par_fork forks[10];
+    weft_par_fork_go(&forks[0], run_forever, scene);
     if (is_stealing(scene->setting)) {
         hold_for(&scene->begun, 1);
     }
     for (int i = 1; i < 10; i++) {
-        weft_fork_go(&forks[i], run_forever, scene);
+        weft_par_fork_go(&forks[i], run_forever, scene);
     }
-    return weft_fork_join(&forks[9]);
+    return weft_par_fork_join(&forks[9]);
 }
 
 static void force_close(weft_runtime *runtime, const struct setting *setting)
@@ -277,10 +277,10 @@ static intptr_t add_leaves(void *arg)
     if (depth == 0) {
         return 1;
     }
-    weft_fork fork;
-    weft_fork_go(&fork, add_leaves, (void *)(depth - 1));
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, add_leaves, (void *)(depth - 1));
     const intptr_t sum = add_leaves((void *)(depth - 1));
-    return sum + weft_fork_join(&fork);
+    return sum + weft_par_fork_join(&fork);
 }
 
 /* More forks than the first slab of tasks holds. */
@@ -292,18 +292,18 @@ static intptr_t fork_without_memory(void *arg)
     struct faults *faults = arg;
     wf_atomic_u32 cell = {0};
     weft_task *last = go(stand_by, &cell);
-    weft_fork forks[MANY_FORKS];
+    weft_par_fork forks[MANY_FORKS];
     faults_begin(faults);
     for (int i = 0; i < MANY_FORKS; i++) {
-        weft_fork_go(&forks[i], add_leaves, (void *)3);
+        weft_par_fork_go(&forks[i], add_leaves, (void *)3);
     }
     (void)weft_yield();
-    weft_fork raising;
-    weft_fork_go(&raising, count_up, &cell);
-    (void)weft_fork_join(&raising);
+    weft_par_fork raising;
+    weft_par_fork_go(&raising, count_up, &cell);
+    (void)weft_par_fork_join(&raising);
     CHECK_EQ(weft_await(last), 0);
     for (int i = MANY_FORKS; i-- > 0;) {
-        CHECK_EQ(weft_fork_join(&forks[i]), 8);
+        CHECK_EQ(weft_par_fork_join(&forks[i]), 8);
     }
     faults_end(faults);
     return 0;
@@ -320,20 +320,20 @@ static intptr_t fork_without_a_stack(void *arg)
 {
     struct faults *faults = arg;
     wf_atomic_u32 begun = {0};
-    weft_fork forks[2];
+    weft_par_fork forks[2];
     faults_begin(faults);
-    weft_fork_go(&forks[0], count_up, &begun);
+    weft_par_fork_go(&forks[0], count_up, &begun);
     const char *what = NULL;
     /* For a limited time only: a worker that got no stack need not come back. */
     const int64_t end_ns = wf_clock_now() + 300000;
     while (wf_load_acquire(&begun) == 0 && !wf_fault_hit(&what) && wf_clock_now() < end_ns) {
         (void)sched_yield();
     }
-    weft_fork_go(&forks[1], count_up, &begun);
+    weft_par_fork_go(&forks[1], count_up, &begun);
     const intptr_t seven = weft_await(weft_go(echo, (void *)7));
     CHECK(seven == 7 || seven == -ENOMEM);
-    CHECK_EQ(weft_fork_join(&forks[1]), 0);
-    CHECK_EQ(weft_fork_join(&forks[0]), 0);
+    CHECK_EQ(weft_par_fork_join(&forks[1]), 0);
+    CHECK_EQ(weft_par_fork_join(&forks[0]), 0);
     CHECK_EQ(wf_load_acquire(&begun), 2);
     return 0;
 }
@@ -354,8 +354,8 @@ static void fork_succeeds_without_a_stack(void)
 
 /* ---- misuse ---------------------------------------------------------------------------------- */
 
-static const weft_options one = {.workers = 1};
-static const weft_options two = {.workers = 2};
+static const weft_runtime_options one = {.workers = 1};
+static const weft_runtime_options two = {.workers = 2};
 
 static void check_aborts(void (*run)(void), const char *words)
 {
@@ -370,12 +370,12 @@ static void check_aborts(void (*run)(void), const char *words)
 
 static intptr_t join_out_of_order(void *arg)
 {
-    weft_fork first;
-    weft_fork second;
-    weft_fork_go(&first, echo, arg);
-    weft_fork_go(&second, echo, arg);
-    (void)weft_fork_join(&first);
-    (void)weft_fork_join(&second);
+    weft_par_fork first;
+    weft_par_fork second;
+    weft_par_fork_go(&first, echo, arg);
+    weft_par_fork_go(&second, echo, arg);
+    (void)weft_par_fork_join(&first);
+    (void)weft_par_fork_join(&second);
     return 0;
 }
 
@@ -400,8 +400,8 @@ static void fork_join_out_of_order_aborts(void)
 
 static intptr_t return_without_a_join(void *arg)
 {
-    weft_fork fork;
-    weft_fork_go(&fork, echo, arg);
+    weft_par_fork fork;
+    weft_par_fork_go(&fork, echo, arg);
     return 0;
 }
 
@@ -418,10 +418,10 @@ static void task_end_with_an_unjoined_fork_aborts(void)
 static intptr_t fork_without_end(void *arg)
 {
     volatile char frame[256];
-    weft_fork fork;
+    weft_par_fork fork;
     frame[0] = 1;
-    weft_fork_go(&fork, fork_without_end, arg);
-    return weft_fork_join(&fork) + frame[0];
+    weft_par_fork_go(&fork, fork_without_end, arg);
+    return weft_par_fork_join(&fork) + frame[0];
 }
 
 static void run_too_deep(void)

@@ -10,8 +10,8 @@
 
 enum { MANY = 3 * WF_FORK_SHARED_MAX };
 
-static struct weft_forks forks;
-static weft_fork records[MANY];
+static struct weft_par_forks forks;
+static weft_par_fork records[MANY];
 static struct weft_task takers[MANY];
 
 /* The taker of a record is the task with the same number. */
@@ -22,7 +22,7 @@ static int take_one(void)
     if (word == 0) {
         return -1;
     }
-    const int number = (int)((weft_fork *)word - records);
+    const int number = (int)((weft_par_fork *)word - records);
     CHECK(wf_fork_take(&forks, slot, word, &takers[number]) == &records[number]);
     return number;
 }
@@ -92,12 +92,12 @@ static void fork_take_fails_for_a_stale_peek(void)
 
 static void fork_request_does_not_overwrite_the_owners_request(void)
 {
-    CHECK_EQ(wf_load_relaxed(&forks.asked), WF_FORK_NOT_REQUESTED);
+    CHECK_EQ(wf_load_relaxed(&forks.requested), WF_FORK_NOT_REQUESTED);
     wf_fork_request(&forks);
-    CHECK_EQ(wf_load_relaxed(&forks.asked), WF_FORK_BY_THIEF);
-    wf_store_relaxed(&forks.asked, WF_FORK_BY_OWNER);
+    CHECK_EQ(wf_load_relaxed(&forks.requested), WF_FORK_BY_THIEF);
+    wf_store_relaxed(&forks.requested, WF_FORK_BY_OWNER);
     wf_fork_request(&forks);
-    CHECK_EQ(wf_load_relaxed(&forks.asked), WF_FORK_BY_OWNER);
+    CHECK_EQ(wf_load_relaxed(&forks.requested), WF_FORK_BY_OWNER);
 }
 
 static const struct tap_test tests[] = {

@@ -5,16 +5,16 @@
  * Method: functions of one to four arguments and several types, in trees, with waits in between,
  *         under every policy; results are compared with plain calls of the same recursion.
  */
-#include <weft/fork_typed.h>
+#include <weft/par_fork_typed.h>
 
 #include "sched_helpers.h"
 
 /* ---- one argument ---------------------------------------------------------------------------- */
 
-static long fib(weft_forks *forks, long n);
-WEFT_FORK_1(long, fib, long)
+static long fib(weft_par_forks *forks, long n);
+WEFT_PAR_FORK_1(long, fib, long)
 
-static long fib(weft_forks *forks, long n)
+static long fib(weft_par_forks *forks, long n)
 {
     struct fib_fork first;
     if (n < 2) {
@@ -28,7 +28,7 @@ static long fib(weft_forks *forks, long n)
 static intptr_t add_up(void *arg)
 {
     (void)arg;
-    CHECK_EQ(fib(weft_forks_self(), 22), 17711);
+    CHECK_EQ(fib(weft_par_forks_self(), 22), 17711);
     return 0;
 }
 
@@ -39,18 +39,18 @@ static void typed_fork_tree_computes_the_sum(void)
 
 static void typed_fork_outside_of_tasks_runs_at_once(void)
 {
-    CHECK_EQ(fib(weft_forks_self(), 15), 610);
+    CHECK_EQ(fib(weft_par_forks_self(), 15), 610);
 }
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-static long slow_fib(weft_forks *forks, long n);
-WEFT_FORK_1(long, slow_fib, long)
+static long slow_fib(weft_par_forks *forks, long n);
+WEFT_PAR_FORK_1(long, slow_fib, long)
 
-static long slow_fib(weft_forks *forks, long n)
+static long slow_fib(weft_par_forks *forks, long n)
 {
     struct slow_fib_fork first;
-    CHECK(forks == weft_forks_self()); /* constant for the life of the task, on every worker */
+    CHECK(forks == weft_par_forks_self()); /* constant for the life of the task, on every worker */
     if (n < 2) {
         (void)weft_yield();
         return n;
@@ -60,14 +60,14 @@ static long slow_fib(weft_forks *forks, long n)
     if (n % 4 == 0) {
         CHECK_EQ(weft_await(go(echo, (void *)7)), 7);
     }
-    CHECK(forks == weft_forks_self());
+    CHECK(forks == weft_par_forks_self());
     return slow_fib_join(forks, &first) + second;
 }
 
 static intptr_t add_up_slow(void *arg)
 {
     (void)arg;
-    CHECK_EQ(slow_fib(weft_forks_self(), 13), 233);
+    CHECK_EQ(slow_fib(weft_par_forks_self(), 13), 233);
     return 0;
 }
 
@@ -83,10 +83,10 @@ struct pair {
     size_t count;
 };
 
-static struct pair add_2(weft_forks *forks, const double *from, const double *to);
-WEFT_FORK_2(struct pair, add_2, const double *, const double *)
+static struct pair add_2(weft_par_forks *forks, const double *from, const double *to);
+WEFT_PAR_FORK_2(struct pair, add_2, const double *, const double *)
 
-static struct pair add_2(weft_forks *forks, const double *from, const double *to)
+static struct pair add_2(weft_par_forks *forks, const double *from, const double *to)
 {
     struct add_2_fork lower;
     if (to - from == 1) {
@@ -99,10 +99,10 @@ static struct pair add_2(weft_forks *forks, const double *from, const double *to
     return (struct pair){below.sum + upper.sum, below.count + upper.count};
 }
 
-static uint8_t mix_3(weft_forks *forks, uint8_t a, int64_t b, char c);
-WEFT_FORK_3(uint8_t, mix_3, uint8_t, int64_t, char)
+static uint8_t mix_3(weft_par_forks *forks, uint8_t a, int64_t b, char c);
+WEFT_PAR_FORK_3(uint8_t, mix_3, uint8_t, int64_t, char)
 
-static uint8_t mix_3(weft_forks *forks, uint8_t a, int64_t b, char c)
+static uint8_t mix_3(weft_par_forks *forks, uint8_t a, int64_t b, char c)
 {
     struct mix_3_fork fork;
     if (b == 0) {
@@ -123,10 +123,10 @@ static int plain_mix_3(uint8_t a, int64_t b, char c)
 }
 
 /* Moves discs between two pegs: each move counts in the cell of its disc. */
-static long hanoi_4(weft_forks *forks, int discs, int from, int to, long *moves);
-WEFT_FORK_4(long, hanoi_4, int, int, int, long *)
+static long hanoi_4(weft_par_forks *forks, int discs, int from, int to, long *moves);
+WEFT_PAR_FORK_4(long, hanoi_4, int, int, int, long *)
 
-static long hanoi_4(weft_forks *forks, int discs, int from, int to, long *moves)
+static long hanoi_4(weft_par_forks *forks, int discs, int from, int to, long *moves)
 {
     struct hanoi_4_fork before;
     if (discs == 0) {
@@ -151,12 +151,12 @@ static intptr_t fork_with_arguments(void *arg)
     for (int i = 0; i < 1000; i++) {
         numbers[i] = i;
     }
-    const struct pair pair = add_2(weft_forks_self(), numbers, numbers + 1000);
+    const struct pair pair = add_2(weft_par_forks_self(), numbers, numbers + 1000);
     CHECK_EQ(pair.count, 1000);
     CHECK(pair.sum == 499500.0);
-    CHECK_EQ(mix_3(weft_forks_self(), 3, 10, 'x'), plain_mix_3(3, 10, 'x'));
+    CHECK_EQ(mix_3(weft_par_forks_self(), 3, 10, 'x'), plain_mix_3(3, 10, 'x'));
     long moves[16] = {0};
-    CHECK_EQ(hanoi_4(weft_forks_self(), 10, 0, 2, moves), 1023);
+    CHECK_EQ(hanoi_4(weft_par_forks_self(), 10, 0, 2, moves), 1023);
     for (int i = 0; i < 10; i++) {
         CHECK_EQ(moves[i], 1 << (9 - i));
     }

@@ -58,10 +58,10 @@ struct waiter {
     wf_atomic_u32 *polls;
 };
 
-static weft_poll wait_for_it(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result wait_for_it(weft_cx *cx, void *state, intptr_t *result)
 {
     struct waiter *waiter = state;
-    const weft_poll poll = weft_poll_future(cx, &waiter->wait->future, result);
+    const weft_poll_result poll = weft_future_poll(&waiter->wait->future, cx, result);
     raise_by_one(waiter->polls);
     return poll;
 }
@@ -81,11 +81,11 @@ static intptr_t run_others_while_pending(void *arg)
     weft_wait_future wait;
     wf_atomic_u32 polls = {0};
     struct job job = {.plain = 21};
-    weft_blocking_future(&wait, pass_gate, &job, release);
+    weft_blocking_call_future(&wait, pass_gate, &job, release);
     const struct waiter waiter = {&wait, &polls};
     weft_task *task = poll_go(weft_runtime_self(), wait_for_it, &waiter, sizeof(waiter));
     wait_for(&job.begun, 1);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     for (int i = 0; i < 100; i++) {
         CHECK_EQ(weft_await(go(echo, (void *)7)), 7);
     }
@@ -94,7 +94,7 @@ static intptr_t run_others_while_pending(void *arg)
     CHECK_EQ(weft_await(task), 5);
     CHECK_EQ(job.plain, 42);
     CHECK(job.thread != wf_thread_id());
-    weft_drop_future(&wait.future); /* the future was ready: the caller owns the argument */
+    weft_future_drop(&wait.future); /* the future was ready: the caller owns the argument */
     CHECK_EQ(wf_load_acquire(&job.released), 0);
     return 0;
 }
@@ -114,17 +114,17 @@ static intptr_t await_some(void *arg)
 {
     (void)arg;
     weft_wait_future wait;
-    weft_blocking_future(&wait, echo, (void *)9, NULL);
-    CHECK_EQ(weft_await_future(&wait.future), 9);
-    weft_blocking_future(&wait, fail_with_eio, NULL, NULL);
-    CHECK_EQ(weft_await_future(&wait.future), -EIO);
-    weft_blocking_future(&wait, NULL, NULL, NULL);
-    CHECK_EQ(weft_await_future(&wait.future), -EINVAL);
-    weft_drop_future(&wait.future);
+    weft_blocking_call_future(&wait, echo, (void *)9, NULL);
+    CHECK_EQ(weft_future_await(&wait.future), 9);
+    weft_blocking_call_future(&wait, fail_with_eio, NULL, NULL);
+    CHECK_EQ(weft_future_await(&wait.future), -EIO);
+    weft_blocking_call_future(&wait, NULL, NULL, NULL);
+    CHECK_EQ(weft_future_await(&wait.future), -EINVAL);
+    weft_future_drop(&wait.future);
     struct job job = {.plain = 0};
-    weft_blocking_future(&wait, never_called, &job, release); /* never polled */
-    weft_drop_future(&wait.future);
-    weft_drop_future(&wait.future);
+    weft_blocking_call_future(&wait, never_called, &job, release); /* never polled */
+    weft_future_drop(&wait.future);
+    weft_future_drop(&wait.future);
     CHECK_EQ(wf_load_acquire(&job.released), 1);
     CHECK_EQ(stats_of(weft_runtime_self()).blocking_done, 2);
     return 0;
@@ -140,12 +140,12 @@ static void lose_race_to_sleep(struct job *job, int64_t sleep_ns)
 {
     weft_wait_future work;
     weft_sleep_future sleeper;
-    weft_blocking_future(&work, pass_gate, job, release);
-    weft_sleep_future_init(&sleeper, weft_in(sleep_ns));
+    weft_blocking_call_future(&work, pass_gate, job, release);
+    weft_sleep_future_init(&sleeper, weft_time_after(sleep_ns));
     weft_branch branches[2] = {{.future = &work.future}, {.future = &sleeper.future}};
     weft_join_future race;
     weft_join_future_init(&race, WEFT_JOIN_RACE, branches, 2);
-    CHECK_EQ(weft_await_future(&race.future), 1);
+    CHECK_EQ(weft_future_await(&race.future), 1);
 }
 
 /* The function is at its gate when the sleep ends: the race ends without it. */
@@ -165,8 +165,8 @@ static intptr_t race_with_sleep(void *arg)
         }
     } while (wf_load_acquire(&job.released) != 0); /* released by the drop */
     CHECK_EQ(wf_load_acquire(&job.released), 0);
-    weft_blocking_future(&quick, echo, (void *)9, NULL); /* another call is not delayed */
-    CHECK_EQ(weft_await_future(&quick.future), 9);
+    weft_blocking_call_future(&quick, echo, (void *)9, NULL); /* another call is not delayed */
+    CHECK_EQ(weft_future_await(&quick.future), 9);
     raise_by_one(&job.open);
     wait_for(&job.released, 1);
     CHECK_EQ(wf_load_acquire(&job.passed), 1);
@@ -190,27 +190,27 @@ struct dropper {
     bool is_shielded;
 };
 
-static weft_poll begin_and_drop(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result begin_and_drop(weft_cx *cx, void *state, intptr_t *result)
 {
     struct dropper *dropper = state;
     if (dropper->is_shielded) {
-        CHECK_EQ(weft_shield(1), 0);
+        CHECK_EQ(weft_shield_begin(), 0);
     }
-    CHECK_EQ(weft_poll_future(cx, &dropper->running->future, result), WEFT_PENDING);
+    CHECK_EQ(weft_future_poll(&dropper->running->future, cx, result), WEFT_POLL_PENDING);
     hold_for(dropper->begun, 1);
-    CHECK_EQ(weft_poll_future(cx, &dropper->queued->future, result), WEFT_PENDING);
+    CHECK_EQ(weft_future_poll(&dropper->queued->future, cx, result), WEFT_POLL_PENDING);
     while (stats_of(dropper->runtime).blocking_waiting == 0) {
         (void)sched_yield();
     }
     if (dropper->is_shielded) {
-        return WEFT_PENDING;
+        return WEFT_POLL_PENDING;
     }
     if (!dropper->is_ending) {
-        weft_drop_future(&dropper->running->future);
-        weft_drop_future(&dropper->queued->future);
-        weft_drop_future(&dropper->queued->future);
+        weft_future_drop(&dropper->running->future);
+        weft_future_drop(&dropper->queued->future);
+        weft_future_drop(&dropper->queued->future);
     }
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t check_drops(bool is_ending)
@@ -219,8 +219,8 @@ static intptr_t check_drops(bool is_ending)
     weft_wait_future queued;
     struct job first = {.plain = 1};
     struct job second = {.plain = 1};
-    weft_blocking_future(&running, pass_gate, &first, release);
-    weft_blocking_future(&queued, never_called, &second, release);
+    weft_blocking_call_future(&running, pass_gate, &first, release);
+    weft_blocking_call_future(&queued, never_called, &second, release);
     const struct dropper dropper = {.running = &running,
                                     .queued = &queued,
                                     .begun = &first.begun,
@@ -236,7 +236,7 @@ static intptr_t check_drops(bool is_ending)
     raise_by_one(&first.open);
     wait_for(&first.released, 1);
     CHECK_EQ(wf_load_acquire(&first.passed), 1);
-    CHECK_EQ(weft_blocking(echo, (void *)8), 8);
+    CHECK_EQ(weft_blocking_call(echo, (void *)8), 8);
     CHECK_EQ(wf_load_acquire(&first.released), 1);
     CHECK_EQ(wf_load_acquire(&second.released), 1);
     return 0;
@@ -293,22 +293,22 @@ struct impatient {
     unsigned ticks_left;
 };
 
-static weft_poll poll_and_drop(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result poll_and_drop(weft_cx *cx, void *state, intptr_t *result)
 {
     struct impatient *impatient = state;
-    if (weft_poll_future(cx, &impatient->wait->future, result) == WEFT_READY) {
+    if (weft_future_poll(&impatient->wait->future, cx, result) == WEFT_POLL_READY) {
         CHECK(*result == 1 || *result == -ECANCELED);
         CHECK(*result < 0 || ((unsigned char *)impatient->arg)[63] == 3);
         free_buffer(impatient->arg);
         *result = 0;
-        return WEFT_READY;
+        return WEFT_POLL_READY;
     }
     if (impatient->ticks_left-- == 0) {
-        weft_drop_future(&impatient->wait->future);
-        return WEFT_READY;
+        weft_future_drop(&impatient->wait->future);
+        return WEFT_POLL_READY;
     }
-    weft_wake(weft_cx_waker(cx));
-    return WEFT_PENDING;
+    weft_waker_wake(weft_cx_waker(cx));
+    return WEFT_POLL_PENDING;
 }
 
 enum { TASKS = 8, ROUNDS = 100 };
@@ -323,7 +323,7 @@ static intptr_t drop_at_any_moment(void *arg)
         for (unsigned i = 0; i < TASKS; i++) {
             const struct impatient impatient = {&waits[i], malloc(64), (round + i) % 11};
             CHECK(impatient.arg != NULL);
-            weft_blocking_future(&waits[i], fill_buffer, impatient.arg, free_buffer);
+            weft_blocking_call_future(&waits[i], fill_buffer, impatient.arg, free_buffer);
             tasks[i] = poll_go(weft_runtime_self(), poll_and_drop, &impatient, sizeof(impatient));
         }
         CHECK_EQ(weft_await_all(tasks, TASKS, NULL), 0);
@@ -345,12 +345,12 @@ static void blocking_future_releases_each_argument_once(void)
 static intptr_t await_wait(void *arg)
 {
     weft_wait_future *wait = arg;
-    return weft_await_future(&wait->future);
+    return weft_future_await(&wait->future);
 }
 
 static intptr_t await_wait_with_deadline(void *arg)
 {
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     return await_wait(arg);
 }
 
@@ -362,7 +362,7 @@ struct patient {
 static intptr_t await_wait_until(void *arg)
 {
     const struct patient *patient = arg;
-    (void)weft_deadline(patient->deadline);
+    (void)weft_deadline_set(patient->deadline);
     return await_wait(patient->wait);
 }
 
@@ -371,8 +371,8 @@ static intptr_t await_wait_until(void *arg)
 static weft_task *await_begun(struct patient *patient, struct job *job)
 {
     for (int64_t ns = WEFT_MILLISECOND;; ns *= 2) { /* ends: one deadline is late enough */
-        weft_blocking_future(patient->wait, pass_gate, job, release);
-        patient->deadline = weft_in(ns);
+        weft_blocking_call_future(patient->wait, pass_gate, job, release);
+        patient->deadline = weft_time_after(ns);
         weft_task *task = go(await_wait_until, patient);
         while (wf_load_acquire(&job->begun) == 0 && weft_try_join(task, NULL) == -EAGAIN) {
             let_others_run();
@@ -399,8 +399,8 @@ static intptr_t cancel_some(void *arg)
     struct job second = {.plain = 1};
     wf_atomic_u32 polls = {0};
     struct patient patient = {.wait = &waits[0]};
-    weft_blocking_future(&waits[1], never_called, &second, release);
-    weft_blocking_future(&waits[2], never_called, &second, release);
+    weft_blocking_call_future(&waits[1], never_called, &second, release);
+    weft_blocking_call_future(&waits[2], never_called, &second, release);
     weft_task *running = await_begun(&patient, &first);
     weft_task *late = go(await_wait_with_deadline, &waits[1]);
     CHECK_EQ(weft_await(late), -ETIMEDOUT);
@@ -411,7 +411,7 @@ static intptr_t cancel_some(void *arg)
     CHECK_EQ(weft_await(queued), -ECANCELED);
     CHECK_EQ(weft_cancel(running), 0);
     CHECK_EQ(weft_sleep_until(patient.deadline + WEFT_MILLISECOND), 0); /* it has passed, too */
-    wait_for_state(running, WEFT_BLOCKED); /* a function that runs cannot be stopped */
+    wait_for_state(running, WEFT_TASK_BLOCKED); /* a function that runs cannot be stopped */
     const uint64_t runs = info_of(running).runs;
     CHECK_EQ(weft_sleep(2 * WEFT_MILLISECOND), 0);
     CHECK(info_of(running).runs <= runs + 3); /* the task does not poll in a loop */
@@ -436,7 +436,7 @@ static intptr_t cancel_at_any_moment(void *arg)
     for (int i = 0; i < 300; i++) {
         weft_wait_future wait;
         wf_atomic_u32 polls = {0};
-        weft_blocking_future(&wait, echo, (void *)9, NULL);
+        weft_blocking_call_future(&wait, echo, (void *)9, NULL);
         const struct waiter waiter = {&wait, &polls};
         weft_task *task = poll_go(weft_runtime_self(), wait_for_it, &waiter, sizeof(waiter));
         for (int yields = 0; yields < i % 8; yields++) {
@@ -471,7 +471,7 @@ static void *close_thread(void *arg)
 
 /* One function runs and one waits for a thread. Either the task is shielded, so that only a forced
  * close ends it, or the task has ended before and the function runs without a waiter. */
-static void close_around_work(const weft_options *options, bool is_shielded)
+static void close_around_work(const weft_runtime_options *options, bool is_shielded)
 {
     weft_wait_future running;
     weft_wait_future queued;
@@ -480,8 +480,8 @@ static void close_around_work(const weft_options *options, bool is_shielded)
     struct closing closing = {.timeout_ns = is_shielded ? 0 : -1};
     pthread_t thread;
     CHECK_EQ(weft_runtime_open(&closing.runtime, options), 0);
-    weft_blocking_future(&running, pass_gate, &first, release);
-    weft_blocking_future(&queued, never_called, &second, release);
+    weft_blocking_call_future(&running, pass_gate, &first, release);
+    weft_blocking_call_future(&queued, never_called, &second, release);
     const struct dropper dropper = {.running = &running,
                                     .queued = &queued,
                                     .begun = &first.begun,
@@ -489,7 +489,7 @@ static void close_around_work(const weft_options *options, bool is_shielded)
                                     .is_shielded = is_shielded};
     weft_task *task = poll_go(closing.runtime, begin_and_drop, &dropper, sizeof(dropper));
     if (is_shielded) {
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
     } else {
         CHECK_EQ(weft_await(task), 0);
     }
@@ -540,13 +540,13 @@ static void runtime_close_at_any_moment_releases_every_argument(void)
             for (unsigned i = 0; i < 2; i++) {
                 const struct impatient impatient = {&waits[i], malloc(64), round % 3 + i};
                 CHECK(impatient.arg != NULL);
-                weft_blocking_future(&waits[i], fill_buffer, impatient.arg, free_buffer);
-                weft_drop(poll_go(runtime, poll_and_drop, &impatient, sizeof(impatient)));
+                weft_blocking_call_future(&waits[i], fill_buffer, impatient.arg, free_buffer);
+                weft_task_unref(poll_go(runtime, poll_and_drop, &impatient, sizeof(impatient)));
             }
             const int rc = weft_runtime_close(runtime, round % 2 == 0 ? 0 : -1);
             CHECK(rc == 0 || rc == -ETIMEDOUT);
-            weft_drop_future(&waits[0].future); /* if its task never ran, the test still owns it */
-            weft_drop_future(&waits[1].future);
+            weft_future_drop(&waits[0].future); /* if its task never ran, the test still owns it */
+            weft_future_drop(&waits[1].future);
         }
         CHECK_EQ(wf_load_acquire(&freed), 2 * ROUNDS);
     }
@@ -562,19 +562,19 @@ static intptr_t await_while_it_may_fail(void *arg)
     weft_wait_future wait;
     struct job job = {.plain = 1};
     raise_by_one(&job.open);
-    weft_blocking_future(&wait, pass_gate, &job, release);
+    weft_blocking_call_future(&wait, pass_gate, &job, release);
     faults_begin(faults);
-    const intptr_t result = weft_await_future(&wait.future);
+    const intptr_t result = weft_future_await(&wait.future);
     faults_end(faults);
     if (result != 5) {
         CHECK(result == -EAGAIN || result == -ENOMEM);
         CHECK_EQ(wf_load_acquire(&job.begun), 0);
         faults_refused(faults, 1);
     }
-    weft_drop_future(&wait.future);
+    weft_future_drop(&wait.future);
     CHECK_EQ(wf_load_acquire(&job.released), 0); /* an error is a result */
-    weft_blocking_future(&wait, echo, (void *)8, NULL);
-    CHECK_EQ(weft_await_future(&wait.future), 8);
+    weft_blocking_call_future(&wait, echo, (void *)8, NULL);
+    CHECK_EQ(weft_future_await(&wait.future), 8);
     return 0;
 }
 
@@ -602,7 +602,7 @@ static void crowd_init(struct crowd *crowd)
         weft_sleep_future_init(&crowd->sleeps[i], 0);
         crowd->branches[i] = (weft_branch){.future = &crowd->sleeps[i].future};
     }
-    weft_blocking_future(&crowd->last, pass_gate, &crowd->job, release);
+    weft_blocking_call_future(&crowd->last, pass_gate, &crowd->job, release);
     crowd->branches[WF_TASK_BUDGET] = (weft_branch){.future = &crowd->last.future};
     weft_join_future_init(&crowd->all, WEFT_JOIN_ALL, crowd->branches, WF_TASK_BUDGET + 1);
 }
@@ -611,17 +611,17 @@ static intptr_t await_crowd(void *arg)
 {
     struct crowd *crowd = arg;
     crowd_init(crowd);
-    return weft_await_future(&crowd->all.future);
+    return weft_future_await(&crowd->all.future);
 }
 
 /* Polls all branches, the last without budget, and ends. */
-static weft_poll poll_crowd_once(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result poll_crowd_once(weft_cx *cx, void *state, intptr_t *result)
 {
     struct crowd *crowd = *(struct crowd **)state;
     crowd_init(crowd);
-    CHECK_EQ(weft_poll_future(cx, &crowd->all.future, result), WEFT_PENDING);
+    CHECK_EQ(weft_future_poll(&crowd->all.future, cx, result), WEFT_POLL_PENDING);
     *result = 0;
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t end_without_budget(void *arg)

@@ -26,7 +26,7 @@ struct small {
     uint64_t words[WEFT_POLL_STATE_INLINE / 8];
 };
 
-static weft_poll sum_small(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result sum_small(weft_cx *cx, void *arg, intptr_t *result)
 {
     const struct small *state = arg;
     CHECK(weft_cx_waker(cx) != NULL);
@@ -34,14 +34,14 @@ static weft_poll sum_small(weft_cx *cx, void *arg, intptr_t *result)
     for (size_t i = 0; i < sizeof(state->words) / sizeof(state->words[0]); i++) {
         *result += (intptr_t)state->words[i];
     }
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 struct large {
     unsigned char bytes[1000];
 };
 
-static weft_poll sum_large(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result sum_large(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     const struct large *state = arg;
@@ -49,15 +49,15 @@ static weft_poll sum_large(weft_cx *cx, void *arg, intptr_t *result)
     for (size_t i = 0; i < sizeof(state->bytes); i++) {
         *result += state->bytes[i];
     }
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
-static weft_poll return_one(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result return_one(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     CHECK(arg != NULL);
     *result = 1;
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t copy_states(void *arg)
@@ -98,26 +98,26 @@ struct mailbox {
     unsigned polls;
 };
 
-static weft_poll receive_items(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result receive_items(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct mailbox *mailbox = *(struct mailbox **)arg;
     mailbox->polls++;
     if (mailbox->waker == NULL) {
         mailbox->waker = weft_waker_ref(weft_cx_waker(cx));
         raise_by_one(&mailbox->is_waiting);
-        return WEFT_PENDING;
+        return WEFT_POLL_PENDING;
     }
     if (mailbox->item == mailbox->seen) {
-        return WEFT_PENDING; /* a spurious wake */
+        return WEFT_POLL_PENDING; /* a spurious wake */
     }
     CHECK_EQ(mailbox->item, mailbox->seen + 1);
     mailbox->seen = mailbox->item;
     if (mailbox->seen == 10) {
         *result = mailbox->seen;
-        return WEFT_READY;
+        return WEFT_POLL_READY;
     }
     raise_by_one(&mailbox->is_waiting);
-    return WEFT_PENDING;
+    return WEFT_POLL_PENDING;
 }
 
 static void *send_items(void *arg)
@@ -126,10 +126,10 @@ static void *send_items(void *arg)
     for (uint32_t i = 1; i <= 10; i++) {
         wait_for(&mailbox->is_waiting, i);
         mailbox->item++;
-        weft_wake(mailbox->waker);
+        weft_waker_wake(mailbox->waker);
     }
-    weft_wake(mailbox->waker); /* late or redundant */
-    weft_waker_drop(mailbox->waker);
+    weft_waker_wake(mailbox->waker); /* late or redundant */
+    weft_waker_unref(mailbox->waker);
     return NULL;
 }
 
@@ -172,11 +172,11 @@ static void waker_wake_is_never_lost(void)
     run_under(EVERYWHERE, exchange_items);
 }
 
-static weft_poll return_waker(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result return_waker(weft_cx *cx, void *arg, intptr_t *result)
 {
     *result = 0;
     **(weft_waker ***)arg = weft_waker_ref(weft_cx_waker(cx));
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 /* S4.38 */
@@ -191,30 +191,30 @@ static void waker_outlives_its_task_and_its_runtime(void)
         CHECK_EQ(weft_runtime_spawn_poll(runtime, &task, return_waker, &slot, sizeof(slot), NULL),
                  0);
         CHECK_EQ(weft_await(task), 0);
-        weft_wake(waker);
+        weft_waker_wake(waker);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
-        weft_wake(waker);
+        weft_waker_wake(waker);
         weft_waker *other = weft_waker_ref(waker);
-        weft_waker_drop(waker);
-        weft_wake(other);
-        weft_waker_drop(other);
-        weft_wake(NULL);
-        weft_waker_drop(NULL);
+        weft_waker_unref(waker);
+        weft_waker_wake(other);
+        weft_waker_unref(other);
+        weft_waker_wake(NULL);
+        weft_waker_unref(NULL);
     }
 }
 
 /* Wakes itself `*left` times, which yields each time. */
-static weft_poll poll_again(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result poll_again(weft_cx *cx, void *arg, intptr_t *result)
 {
     unsigned *left = arg;
     *result = weft_check();
     if (*left == 0 || *result < 0) {
-        return WEFT_READY;
+        return WEFT_POLL_READY;
     }
     (*left)--;
-    weft_wake(weft_cx_waker(cx));
+    weft_waker_wake(weft_cx_waker(cx));
     (void)weft_yield(); /* no effect in a poll task, and no error */
-    return WEFT_PENDING;
+    return WEFT_POLL_PENDING;
 }
 
 static intptr_t wake_self(void *arg)
@@ -227,7 +227,7 @@ static intptr_t wake_self(void *arg)
     CHECK_EQ(weft_join(task, NULL), 0);
     CHECK(info_of(task).runs >= 1001);
     CHECK_EQ(info_of(task).stack_size, 0);
-    weft_drop(task);
+    weft_task_unref(task);
     CHECK_EQ(weft_cancel(endless), 0);
     CHECK_EQ(weft_await(endless), -ECANCELED);
     return 0;
@@ -239,19 +239,19 @@ static void poll_task_may_wake_itself(void)
     run_under(EVERYWHERE, wake_self);
 }
 
-static weft_poll wait_for_cancel(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result wait_for_cancel(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     (void)arg;
     *result = weft_check();
-    return *result < 0 ? WEFT_READY : WEFT_PENDING;
+    return *result < 0 ? WEFT_POLL_READY : WEFT_POLL_PENDING;
 }
 
 static intptr_t cancel_pollers(void *arg)
 {
     (void)arg;
     weft_task *task = poll_go(wait_for_cancel, NULL, 0);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(task).wait, WEFT_WAIT_WAKER);
     CHECK_STR(weft_wait_name(WEFT_WAIT_WAKER), "waker");
     CHECK_EQ(weft_cancel(task), 0);
@@ -264,12 +264,12 @@ static void cancel_polls_a_poll_task(void)
     run_under(EVERYWHERE, cancel_pollers);
 }
 
-static weft_poll fail_with_eio(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result fail_with_eio(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     (void)arg;
     *result = -EIO;
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t spawn_with_bad_arguments(void *arg)
@@ -309,7 +309,7 @@ struct sleeps {
     weft_sleep_future sleep_future;
 };
 
-static weft_poll sleep_several_times(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result sleep_several_times(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct sleeps *state = arg;
     for (; state->left > 0; state->left--) {
@@ -317,16 +317,16 @@ static weft_poll sleep_several_times(weft_cx *cx, void *arg, intptr_t *result)
             state->begin = weft_now();
             weft_sleep_future_init(&state->sleep_future, state->begin + WEFT_MILLISECOND);
         }
-        if (weft_poll_future(cx, &state->sleep_future.future, result) == WEFT_PENDING) {
-            return WEFT_PENDING;
+        if (weft_future_poll(&state->sleep_future.future, cx, result) == WEFT_POLL_PENDING) {
+            return WEFT_POLL_PENDING;
         }
         if (*result < 0) {
-            return WEFT_READY;
+            return WEFT_POLL_READY;
         }
         CHECK(weft_now() - state->begin >= WEFT_MILLISECOND);
         state->sleep_future.future.poll = NULL;
     }
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t sleep_in_many_tasks(void *arg)
@@ -351,14 +351,14 @@ struct follower {
     bool has_deadline;
 };
 
-static weft_poll follow(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result follow(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct follower *state = arg;
     if (state->has_deadline) {
         state->has_deadline = false;
-        (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+        (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     }
-    return weft_poll_future(cx, &state->other.future, result);
+    return weft_future_poll(&state->other.future, cx, result);
 }
 
 static intptr_t sleep_and_return(void *arg)
@@ -399,7 +399,7 @@ static intptr_t follow_tasks(void *arg)
 
     /* A cancel ends the follower, too. */
     weft_task *task = follow_go(weft_task_ref(sleeper), false, false);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
     CHECK_EQ(weft_cancel(sleeper), 0);
@@ -420,30 +420,30 @@ static intptr_t await_futures(void *arg)
     weft_task_future other;
     const weft_time begin = weft_now();
     weft_sleep_future_init(&sleep_future, begin + WEFT_MILLISECOND);
-    CHECK_EQ(weft_await_future(&sleep_future.future), 0);
+    CHECK_EQ(weft_future_await(&sleep_future.future), 0);
     CHECK(weft_now() - begin >= WEFT_MILLISECOND);
-    weft_drop_future(&sleep_future.future); /* after it was ready: no effect */
+    weft_future_drop(&sleep_future.future); /* after it was ready: no effect */
     weft_task_future_init(&other, go(sleep_and_return, (void *)7), false); /* NOLINT: a number */
-    CHECK_EQ(weft_await_future(&other.future), 7);
+    CHECK_EQ(weft_future_await(&other.future), 7);
     weft_task_future_init(&other, weft_task_ref(weft_self()), false);
-    CHECK_EQ(weft_await_future(&other.future), -EDEADLK);
+    CHECK_EQ(weft_future_await(&other.future), -EDEADLK);
 
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
-    weft_sleep_future_init(&sleep_future, weft_in(HOUR));
-    CHECK_EQ(weft_await_future(&sleep_future.future), -ETIMEDOUT);
-    (void)weft_deadline(WEFT_NEVER);
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
+    weft_sleep_future_init(&sleep_future, weft_time_after(HOUR));
+    CHECK_EQ(weft_future_await(&sleep_future.future), -ETIMEDOUT);
+    (void)weft_deadline_set(WEFT_NEVER);
 
     weft_future empty = {0};
-    CHECK_EQ(weft_await_future(NULL), -EINVAL);
-    CHECK_EQ(weft_await_future(&empty), -EINVAL);
-    weft_drop_future(NULL);
-    weft_drop_future(&empty);
+    CHECK_EQ(weft_future_await(NULL), -EINVAL);
+    CHECK_EQ(weft_future_await(&empty), -EINVAL);
+    weft_future_drop(NULL);
+    weft_future_drop(&empty);
 
     /* A drop without a poll. */
     weft_task *sleeper = go(sleep_for_an_hour, NULL);
     weft_task_future_init(&other, weft_task_ref(sleeper), true);
-    weft_drop_future(&other.future);
-    weft_drop_future(&other.future);
+    weft_future_drop(&other.future);
+    weft_future_drop(&other.future);
     CHECK_EQ(weft_await(sleeper), -ECANCELED);
     return 0;
 }
@@ -453,7 +453,7 @@ static void await_future_suspends_a_green_thread(void)
     run_under(EVERYWHERE, await_futures);
     weft_sleep_future sleep_future;
     weft_sleep_future_init(&sleep_future, 0);
-    CHECK_EQ(weft_await_future(&sleep_future.future), -EPERM);
+    CHECK_EQ(weft_future_await(&sleep_future.future), -EPERM);
 }
 
 /* ---- combined futures ------------------------------------------------------------------------ */
@@ -468,7 +468,7 @@ struct bundle {
 static void bundle_init(struct bundle *bundle, enum weft_join_kind kind, int64_t step)
 {
     for (int i = 0; i < 4; i++) {
-        weft_sleep_future_init(&bundle->sleeps[i], weft_in((i + 1) * step));
+        weft_sleep_future_init(&bundle->sleeps[i], weft_time_after((i + 1) * step));
         bundle->branches[i] = (weft_branch){.future = &bundle->sleeps[i].future};
     }
     weft_join_future_init(&bundle->join, kind, bundle->branches, 4);
@@ -479,33 +479,33 @@ static intptr_t combine(void *arg)
     (void)arg;
     struct bundle bundle;
     bundle_init(&bundle, WEFT_JOIN_ALL, WEFT_MILLISECOND);
-    CHECK_EQ(weft_await_future(&bundle.join.future), 0);
+    CHECK_EQ(weft_future_await(&bundle.join.future), 0);
     for (int i = 0; i < 4; i++) {
         CHECK(bundle.branches[i].is_done);
     }
     bundle_init(&bundle, WEFT_JOIN_RACE, HOUR);
-    weft_sleep_future_init(&bundle.sleeps[2], weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(weft_await_future(&bundle.join.future), 2);
+    weft_sleep_future_init(&bundle.sleeps[2], weft_time_after(WEFT_MILLISECOND));
+    CHECK_EQ(weft_future_await(&bundle.join.future), 2);
     CHECK(bundle.branches[2].is_done && !bundle.branches[0].is_done);
 
     /* The losers of a select stay pending, and win the next selects. */
     bundle_init(&bundle, WEFT_JOIN_SELECT, 2 * WEFT_MILLISECOND);
     unsigned seen = 0;
     for (int i = 0; i < 4; i++) {
-        intptr_t winner = weft_await_future(&bundle.join.future);
+        intptr_t winner = weft_future_await(&bundle.join.future);
         CHECK(winner >= 0 && winner < 4 && (seen >> winner & 1) == 0);
         seen |= 1u << winner;
         weft_join_future_init(&bundle.join, WEFT_JOIN_SELECT, bundle.branches, 4);
     }
     CHECK_EQ(seen, 15);
-    CHECK_EQ(weft_await_future(&bundle.join.future), -ENOENT);
+    CHECK_EQ(weft_future_await(&bundle.join.future), -ENOENT);
 
     weft_join_future_init(&bundle.join, WEFT_JOIN_ALL, NULL, 0);
-    CHECK_EQ(weft_await_future(&bundle.join.future), 0);
+    CHECK_EQ(weft_future_await(&bundle.join.future), 0);
     weft_join_future_init(&bundle.join, WEFT_JOIN_TRY_ALL, NULL, 4);
-    CHECK_EQ(weft_await_future(&bundle.join.future), 0);
+    CHECK_EQ(weft_future_await(&bundle.join.future), 0);
     weft_join_future_init(&bundle.join, WEFT_JOIN_RACE, NULL, 0);
-    CHECK_EQ(weft_await_future(&bundle.join.future), -EINVAL);
+    CHECK_EQ(weft_future_await(&bundle.join.future), -EINVAL);
     return 0;
 }
 
@@ -533,7 +533,7 @@ static intptr_t combine_tasks(void *arg)
     weft_task_future_init(&others[0], weft_task_ref(sleeper), true);
     weft_task_future_init(&others[1], go(sleep_and_fail, (void *)-EIO), false); /* NOLINT */
     weft_join_future_init(&join, WEFT_JOIN_TRY_ALL, branches, 2);
-    CHECK_EQ(weft_await_future(&join.future), -EIO);
+    CHECK_EQ(weft_future_await(&join.future), -EIO);
     CHECK_EQ(weft_await(sleeper), -ECANCELED);
 
     /* Without try the join waits for all branches, and returns the first error. */
@@ -542,7 +542,7 @@ static intptr_t combine_tasks(void *arg)
     branches[0].is_done = false;
     branches[1].is_done = false;
     weft_join_future_init(&join, WEFT_JOIN_ALL, branches, 2);
-    CHECK_EQ(weft_await_future(&join.future), -EIO);
+    CHECK_EQ(weft_future_await(&join.future), -EIO);
     CHECK(branches[0].is_done && branches[0].result == 0);
     return 0;
 }
@@ -558,18 +558,18 @@ static intptr_t wait_with_timeouts(void *arg)
     (void)arg;
     weft_sleep_future sleep_future;
     weft_timeout_future timeout;
-    weft_sleep_future_init(&sleep_future, weft_in(HOUR));
-    weft_timeout_future_init(&timeout, &sleep_future.future, weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(weft_await_future(&timeout.future), -ETIMEDOUT);
-    weft_sleep_future_init(&sleep_future, weft_in(WEFT_MILLISECOND));
-    weft_timeout_future_init(&timeout, &sleep_future.future, weft_in(HOUR));
-    CHECK_EQ(weft_await_future(&timeout.future), 0);
-    weft_timeout_future_init(&timeout, NULL, weft_in(HOUR));
-    CHECK_EQ(weft_await_future(&timeout.future), -EINVAL);
-    weft_sleep_future_init(&sleep_future, weft_in(HOUR));
-    weft_timeout_future_init(&timeout, &sleep_future.future, weft_in(HOUR));
-    weft_drop_future(&timeout.future);
-    weft_drop_future(&timeout.future);
+    weft_sleep_future_init(&sleep_future, weft_time_after(HOUR));
+    weft_timeout_future_init(&timeout, &sleep_future.future, weft_time_after(WEFT_MILLISECOND));
+    CHECK_EQ(weft_future_await(&timeout.future), -ETIMEDOUT);
+    weft_sleep_future_init(&sleep_future, weft_time_after(WEFT_MILLISECOND));
+    weft_timeout_future_init(&timeout, &sleep_future.future, weft_time_after(HOUR));
+    CHECK_EQ(weft_future_await(&timeout.future), 0);
+    weft_timeout_future_init(&timeout, NULL, weft_time_after(HOUR));
+    CHECK_EQ(weft_future_await(&timeout.future), -EINVAL);
+    weft_sleep_future_init(&sleep_future, weft_time_after(HOUR));
+    weft_timeout_future_init(&timeout, &sleep_future.future, weft_time_after(HOUR));
+    weft_future_drop(&timeout.future);
+    weft_future_drop(&timeout.future);
     return 0;
 }
 
@@ -588,15 +588,15 @@ struct dropper {
     bool is_shielded;
 };
 
-static weft_poll poll_and_end(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result poll_and_end(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct dropper *state = arg;
     if (state->is_shielded) {
-        CHECK_EQ(weft_shield(1), 0);
+        CHECK_EQ(weft_shield_begin(), 0);
     }
-    CHECK_EQ(weft_poll_future(cx, &state->sleep_future.future, result), WEFT_PENDING);
-    CHECK_EQ(weft_poll_future(cx, &state->other.future, result), WEFT_PENDING);
-    return state->is_shielded ? WEFT_PENDING : WEFT_READY;
+    CHECK_EQ(weft_future_poll(&state->sleep_future.future, cx, result), WEFT_POLL_PENDING);
+    CHECK_EQ(weft_future_poll(&state->other.future, cx, result), WEFT_POLL_PENDING);
+    return state->is_shielded ? WEFT_POLL_PENDING : WEFT_POLL_READY;
 }
 
 static intptr_t end_with_pending_futures(void *arg)
@@ -604,7 +604,7 @@ static intptr_t end_with_pending_futures(void *arg)
     (void)arg;
     weft_task *sleeper = go(sleep_for_an_hour, NULL);
     struct dropper state = {0};
-    weft_sleep_future_init(&state.sleep_future, weft_in(HOUR));
+    weft_sleep_future_init(&state.sleep_future, weft_time_after(HOUR));
     weft_task_future_init(&state.other, weft_task_ref(sleeper), true);
     CHECK_EQ(weft_await(poll_go(poll_and_end, &state, sizeof(state))), 0);
     CHECK_EQ(weft_await(sleeper), -ECANCELED); /* the drop of its future cancelled it */
@@ -625,12 +625,12 @@ static void forced_close_drops_futures(void)
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         weft_task *sleeper = go_into(outer, sleep_for_an_hour, NULL);
         struct dropper state = {.is_shielded = true};
-        weft_sleep_future_init(&state.sleep_future, weft_in(HOUR));
+        weft_sleep_future_init(&state.sleep_future, weft_time_after(HOUR));
         weft_task_future_init(&state.other, weft_task_ref(sleeper), true);
         weft_task *task = NULL;
         CHECK_EQ(weft_runtime_spawn_poll(runtime, &task, poll_and_end, &state, sizeof(state), NULL),
                  0);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(weft_await(sleeper), -ECANCELED);
@@ -646,7 +646,7 @@ static intptr_t occupy_worker(void *is_over)
 
 static intptr_t clear_deadline_and_sleep(void *arg)
 {
-    (void)weft_deadline(WEFT_NEVER); /* so that the end of the task checks for leftovers */
+    (void)weft_deadline_set(WEFT_NEVER); /* so that the end of the task checks for leftovers */
     CHECK_EQ(weft_sleep(1), 0);
     return echo(arg);
 }
@@ -665,7 +665,7 @@ static void spawn_poll_that_fails_leaves_no_state_behind(void)
         tour.options.global_capacity = 1;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         weft_task *hog = go_into(runtime, occupy_worker, &is_over);
-        wait_for_state(hog, WEFT_RUNNING);
+        wait_for_state(hog, WEFT_TASK_RUNNING);
         weft_task *queued = go_into(runtime, echo, NULL);
         for (int i = 0; i < REFUSALS; i++) {
             CHECK_EQ(weft_runtime_spawn_poll(runtime, NULL, sum_small, &small, sizeof(small), NULL),
@@ -684,17 +684,17 @@ static void spawn_poll_that_fails_leaves_no_state_behind(void)
     }
 }
 
-static weft_poll poll_ready_futures(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result poll_ready_futures(weft_cx *cx, void *arg, intptr_t *result)
 {
     unsigned *left = arg;
     for (; *left > 0; (*left)--) {
         weft_sleep_future sleep_future;
         weft_sleep_future_init(&sleep_future, 0);
-        if (weft_poll_future(cx, &sleep_future.future, result) == WEFT_PENDING) {
-            return WEFT_PENDING;
+        if (weft_future_poll(&sleep_future.future, cx, result) == WEFT_POLL_PENDING) {
+            return WEFT_POLL_PENDING;
         }
     }
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t exceed_budget(void *arg)
@@ -704,7 +704,7 @@ static intptr_t exceed_budget(void *arg)
     weft_task *task = poll_go(poll_ready_futures, &often, sizeof(often));
     CHECK_EQ(weft_join(task, NULL), 0);
     CHECK(info_of(task).runs > 10); /* the budget interrupted it */
-    weft_drop(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -729,12 +729,12 @@ static intptr_t race_many_branches(void *arg)
     struct big_race *big_race = malloc(sizeof(*big_race));
     CHECK(big_race != NULL);
     for (int i = 0; i < BRANCHES; i++) {
-        weft_time at = i < BRANCHES - 1 ? WEFT_NEVER : weft_in(WEFT_MILLISECOND);
+        weft_time at = i < BRANCHES - 1 ? WEFT_NEVER : weft_time_after(WEFT_MILLISECOND);
         weft_sleep_future_init(&big_race->sleeps[i], at);
         big_race->branches[i] = (weft_branch){.future = &big_race->sleeps[i].future};
     }
     weft_join_future_init(&big_race->join, WEFT_JOIN_RACE, big_race->branches, BRANCHES);
-    CHECK_EQ(weft_await_future(&big_race->join.future), BRANCHES - 1);
+    CHECK_EQ(weft_future_await(&big_race->join.future), BRANCHES - 1);
     free(big_race);
     return 0;
 }

@@ -104,7 +104,7 @@ static intptr_t check_ends(void *arg)
 {
     (void)arg;
     weft_child *child = start_line("exit 0");
-    CHECK(weft_child_id(child) > 0);
+    CHECK(weft_child_pid(child) > 0);
     weft_child_end end = end_of(child);
     CHECK(end.code == 0 && end.signal == 0 && !end.has_core);
     CHECK_EQ(weft_child_close(child), 0);
@@ -139,10 +139,10 @@ static intptr_t cancel_wait(void *arg)
     weft_task *task = go(wait_for_end_of, child);
     (void)task;
     wait_until_blocked(task, WEFT_WAIT_READABLE);
-    (void)weft_deadline(weft_now());
+    (void)weft_deadline_set(weft_now());
     CHECK_EQ(weft_child_wait(child, NULL), -ETIMEDOUT);
-    (void)weft_deadline(WEFT_NEVER);
-    CHECK_EQ(kill(weft_child_id(child), 0), 0); /* it still runs */
+    (void)weft_deadline_set(WEFT_NEVER);
+    CHECK_EQ(kill(weft_child_pid(child), 0), 0); /* it still runs */
     CHECK_EQ(weft_child_kill(child, SIGKILL), 0);
     CHECK_EQ(weft_await(task), 0);
     CHECK_EQ(end_of(child).signal, SIGKILL);
@@ -171,7 +171,7 @@ static intptr_t cancel_and_close(void *arg)
     wait_until_blocked(task, WEFT_WAIT_READABLE);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
-    CHECK_EQ(kill(weft_child_id(child), 0), 0);
+    CHECK_EQ(kill(weft_child_pid(child), 0), 0);
     CHECK(has_children());
     CHECK_EQ(weft_await(go(close_cancelled, child)), 0);
     CHECK(!has_children());
@@ -382,9 +382,9 @@ static intptr_t try_options(void *arg)
     shell.options.err.kind = WEFT_CHILD_OUT;
     check_prints(&shell, "out\nerr\n");
     weft_child *leader = start_in_group(-1);
-    CHECK_EQ(getpgid(weft_child_id(leader)), weft_child_id(leader));
-    weft_child *other = start_in_group(weft_child_id(leader));
-    CHECK_EQ(getpgid(weft_child_id(other)), weft_child_id(leader));
+    CHECK_EQ(getpgid(weft_child_pid(leader)), weft_child_pid(leader));
+    weft_child *other = start_in_group(weft_child_pid(leader));
+    CHECK_EQ(getpgid(weft_child_pid(other)), weft_child_pid(leader));
     CHECK_EQ(weft_child_close(leader), 0);
     CHECK_EQ(weft_child_close(other), 0);
     CHECK(!has_children());
@@ -515,7 +515,7 @@ static void child_can_be_started_from_a_thread(void)
     CHECK(!has_children());
 }
 
-static weft_poll run_child_in_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result run_child_in_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     weft_child **child = state;
     (void)cx;
@@ -527,9 +527,9 @@ static weft_poll run_child_in_poll(weft_cx *cx, void *state, intptr_t *result)
     CHECK(rc == 0 || rc == -EAGAIN);
     *result = 0;
     if (rc == -EAGAIN) {
-        weft_wake(weft_cx_waker(cx));
+        weft_waker_wake(weft_cx_waker(cx));
     }
-    return rc == 0 ? WEFT_READY : WEFT_PENDING;
+    return rc == 0 ? WEFT_POLL_READY : WEFT_POLL_PENDING;
 }
 
 static intptr_t spawn_poll(void *arg)
@@ -555,7 +555,7 @@ static intptr_t reap_elsewhere(void *arg)
     (void)arg;
     weft_child *child = start_line("exit 3");
     int status = 0;
-    CHECK_EQ(waitpid(weft_child_id(child), &status, 0), weft_child_id(child));
+    CHECK_EQ(waitpid(weft_child_pid(child), &status, 0), weft_child_pid(child));
     CHECK_EQ(weft_child_wait(child, NULL), -ECHILD);
     CHECK_EQ(weft_child_wait(child, NULL), -ECHILD);
     CHECK_EQ(weft_child_kill(child, SIGTERM), -ESRCH);
@@ -612,7 +612,7 @@ static intptr_t close_with_fault(void *arg)
 {
     struct faults *faults = arg;
     weft_child *child = start_line("exec sleep 1000");
-    const pid_t pid = weft_child_id(child);
+    const pid_t pid = weft_child_pid(child);
     faults_begin(faults);
     int rc = weft_child_close(child);
     faults_end(faults);

@@ -83,7 +83,7 @@ static intptr_t forget_a_number(void *arg)
     struct reader reader = {.fd = pair.near};
     weft_task *task = go(read_some, &reader);
     wait_until_blocked(task, WEFT_WAIT_READABLE);
-    CHECK_EQ(weft_forget(pair.near), 0);
+    CHECK_EQ(weft_fd_forget(pair.near), 0);
     CHECK_EQ(weft_await(task), -EBADF);
     CHECK(is_open(pair.near));
     /* the same descriptor may be used again, or the number may be reused */
@@ -92,14 +92,14 @@ static intptr_t forget_a_number(void *arg)
         wait_until_blocked(task, WEFT_WAIT_READABLE);
         CHECK_EQ(weft_write(pair.far, "ab", 2), 2);
         CHECK_EQ(weft_await(task), 0);
-        CHECK_EQ(weft_forget(pair.near), 0);
+        CHECK_EQ(weft_fd_forget(pair.near), 0);
         struct pair other = pair_new(SOCK_STREAM);
         CHECK(dup2(other.near, pair.near) == pair.near);
         CHECK_EQ(close(other.near), 0);
         CHECK_EQ(weft_close(pair.far), 0);
         pair.far = other.far;
     }
-    CHECK_EQ(weft_forget(-1), -EBADF);
+    CHECK_EQ(weft_fd_forget(-1), -EBADF);
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
     return 0;
@@ -138,7 +138,7 @@ static void fd_number_may_return_to_the_same_socket(void)
 
 static intptr_t read_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return read_some(arg); /* never returns: the runtime is closed by force */
 }
 
@@ -194,7 +194,7 @@ static intptr_t race_reader_writer_closer(void *arg)
 {
     (void)arg;
     /* allocates the poller: later calls open no descriptor */
-    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(STDOUT_FILENO, POLLOUT), POLLOUT);
     for (int round = 0; round < 24; round++) {
         struct pair pair = round % 2 == 0 ? pair_new(SOCK_STREAM) : tcp_pair_new();
         struct contest near = {.fd = pair.near};
@@ -239,7 +239,7 @@ static void fd_close_never_fails_for_its_owner(void)
     pthread_t threads[CLOSERS];
     struct pair pair = pair_new(SOCK_STREAM);
     /* the fd table has a page for such numbers */
-    CHECK_EQ(weft_poll_fd(pair.near, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(pair.near, POLLOUT), POLLOUT);
     const int next = dup(pair.near);
     CHECK_EQ(weft_close(next), 0);
     for (int i = 0; i < CLOSERS; i++) {

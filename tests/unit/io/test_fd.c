@@ -133,7 +133,7 @@ static intptr_t write_to_closed_peer(void *arg)
     CHECK_EQ(weft_close(pair.far), 0);
     CHECK_EQ(weft_write(pair.near, "x", 1), -EPIPE);
     CHECK_EQ(weft_writev(pair.near, &part, 1), -EPIPE);
-    CHECK_EQ(weft_socket_send(pair.near, "x", 1, 0), -EPIPE);
+    CHECK_EQ(weft_send(pair.near, "x", 1, 0), -EPIPE);
     CHECK_EQ(weft_sendmsg(pair.near, &message, 0), -EPIPE);
     CHECK_EQ(weft_close(pair.near), 0);
     struct pair reset = tcp_pair_new();
@@ -168,10 +168,9 @@ static intptr_t read_datagrams(void *arg)
         CHECK_EQ(weft_await(task), 0);
         CHECK_EQ(reader.got, 3);
         for (int i = 0; i < 2; i++) {
-            CHECK_EQ(weft_socket_recv(pair.near, reader.text, sizeof(reader.text), 0), 3);
+            CHECK_EQ(weft_recv(pair.near, reader.text, sizeof(reader.text), 0), 3);
         }
-        CHECK_EQ(weft_socket_recv(pair.near, reader.text, sizeof(reader.text), MSG_DONTWAIT),
-                 -EAGAIN);
+        CHECK_EQ(weft_recv(pair.near, reader.text, sizeof(reader.text), MSG_DONTWAIT), -EAGAIN);
     }
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
@@ -193,11 +192,11 @@ static intptr_t read_without_blocking(void *arg)
         struct reader reader = {.fd = pairs[i].near};
         for (int round = 0; round < 3; round++) {
             const int fd = pairs[i].near;
-            CHECK_EQ(weft_socket_recv(fd, text, sizeof(text), MSG_DONTWAIT), -EAGAIN);
+            CHECK_EQ(weft_recv(fd, text, sizeof(text), MSG_DONTWAIT), -EAGAIN);
             CHECK_EQ(weft_write(pairs[i].far, "ab", 2), 2);
             ssize_t got;
             do { /* ends: the bytes are on their way */
-                got = weft_socket_recv(fd, text, sizeof(text), MSG_DONTWAIT);
+                got = weft_recv(fd, text, sizeof(text), MSG_DONTWAIT);
             } while (got == -EAGAIN);
             CHECK_EQ(got, 2);
             weft_task *task = go(read_some, &reader); /* registers the descriptor with the kernel */
@@ -253,13 +252,13 @@ static void fd_vectors_and_messages_are_transferred(void)
 
 static intptr_t read_until_deadline(void *arg)
 {
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     return read_some(arg);
 }
 
 static intptr_t read_before_deadline(void *arg)
 {
-    (void)weft_deadline(weft_in(3600 * WEFT_SECOND));
+    (void)weft_deadline_set(weft_time_after(3600 * WEFT_SECOND));
     return read_some(arg);
 }
 
@@ -335,7 +334,7 @@ static void start_together(struct start *start)
 static intptr_t poll_at_once(void *arg)
 {
     start_together(arg);
-    return weft_poll_fd(STDOUT_FILENO, POLLOUT) == POLLOUT ? 0 : -EIO;
+    return weft_fd_wait(STDOUT_FILENO, POLLOUT) == POLLOUT ? 0 : -EIO;
 }
 
 /* Two tasks need the poller at once before it exists: both use one, and no second one is left
@@ -346,7 +345,7 @@ static void poller_concurrent_first_uses_share_one(void)
     CHECK_EQ(close(before), 0);
     for (int round = 0; round < 100; round++) {
         struct start start = {.count = 2};
-        weft_options options = {
+        weft_runtime_options options = {
             .size = sizeof(options), .workers = 2, .on_failure = refuse_failure};
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
@@ -422,7 +421,7 @@ static void fd_threads_read_and_are_woken_by_close(void)
 
 static intptr_t poll_eventfd(void *arg)
 {
-    return weft_poll_fd(*(int *)arg, POLLIN);
+    return weft_fd_wait(*(int *)arg, POLLIN);
 }
 
 static intptr_t poll_own(void *arg)
@@ -431,20 +430,20 @@ static intptr_t poll_own(void *arg)
     uint64_t count;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     CHECK(fd >= 0);
-    CHECK_EQ(weft_poll_fd(fd, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(fd, POLLOUT), POLLOUT);
     for (int round = 0; round < 5; round++) {
         weft_task *task = go(poll_eventfd, &fd);
         wait_until_blocked(task, WEFT_WAIT_READABLE);
         CHECK_EQ(eventfd_write(fd, 1), 0);
         CHECK_EQ(weft_await(task), POLLIN);
-        CHECK_EQ(weft_poll_fd(fd, POLLIN), POLLIN); /* until it is read */
+        CHECK_EQ(weft_fd_wait(fd, POLLIN), POLLIN); /* until it is read */
         CHECK_EQ(read(fd, &count, sizeof(count)), (ssize_t)sizeof(count));
     }
     CHECK(stats_of(weft_runtime_self()).io_events > 0);
-    CHECK_EQ(weft_poll_fd(fd, POLLIN | POLLOUT), -EINVAL);
-    CHECK_EQ(weft_poll_fd(-1, POLLIN), -EBADF);
+    CHECK_EQ(weft_fd_wait(fd, POLLIN | POLLOUT), -EINVAL);
+    CHECK_EQ(weft_fd_wait(-1, POLLIN), -EBADF);
     CHECK_EQ(weft_close(fd), 0);
-    CHECK_EQ(weft_poll_fd(fd, POLLIN), -EBADF);
+    CHECK_EQ(weft_fd_wait(fd, POLLIN), -EBADF);
     return 0;
 }
 
@@ -475,7 +474,7 @@ static intptr_t use_odd_numbers(void *arg)
     CHECK_EQ(lseek(fileno(file), 1, SEEK_SET), 1);
     CHECK_EQ(weft_read(fileno(file), text, sizeof(text)), 2);
     CHECK_EQ(weft_read(fileno(file), text, sizeof(text)), 0);
-    CHECK_EQ(weft_forget(fileno(file)), 0);
+    CHECK_EQ(weft_fd_forget(fileno(file)), 0);
     CHECK_EQ(fclose(file), 0);
     return 0;
 }
@@ -496,7 +495,7 @@ static intptr_t sleep_beside_io(void *arg)
     weft_task *task = go(read_some, &reader);
     wait_until_blocked(task, WEFT_WAIT_READABLE);
     for (int i = 0; i < 5; i++) {
-        weft_time until = weft_in(2 * WEFT_MILLISECOND);
+        weft_time until = weft_time_after(2 * WEFT_MILLISECOND);
         CHECK_EQ(weft_sleep_until(until), 0);
         CHECK(weft_now() >= until);
     }
@@ -523,8 +522,8 @@ static void submit_to_waiting_leader(weft_runtime *runtime, const struct setting
         weft_task *other = go_into(runtime, echo, (void *)(intptr_t)i);
         CHECK_EQ(weft_await(other), i);
         if (i % 50 == 0) {
-            CHECK_EQ(weft_stop_the_world(runtime), 0);
-            CHECK_EQ(weft_start_the_world(runtime), 0);
+            CHECK_EQ(weft_world_stop(runtime), 0);
+            CHECK_EQ(weft_world_start(runtime), 0);
         }
     }
     CHECK_EQ(write(pair.far, "x", 1), 1);
@@ -684,7 +683,7 @@ static void driver_dispatches_readiness_beside_a_hog(void)
 static intptr_t consume_wakeups(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(STDOUT_FILENO, POLLOUT), POLLOUT);
     struct wf_worker *self = wf_worker_self();
     weft_runtime *runtime = self->runtime;
     struct wf_driver *driver = wf_driver_of(runtime);
@@ -710,7 +709,7 @@ static intptr_t consume_wakeups(void *arg)
 static void driver_repeats_a_wakeup_consumed_by_another_worker(void)
 {
     /* In this order the leader has no other reason to wake. */
-    const weft_options options = {
+    const weft_runtime_options options = {
         .size = sizeof(options),
         .workers = 2,
         .order = WEFT_ORDER_DEPTH_FIRST,
@@ -755,7 +754,7 @@ static intptr_t talk(void *arg)
 /* Every call that can fail fails once: the error is returned, and nothing is lost or leaked. */
 static void fd_calls_report_every_injected_failure(void)
 {
-    const weft_options one = {.size = sizeof(one), .workers = 1};
+    const weft_runtime_options one = {.size = sizeof(one), .workers = 1};
     faults_prepare();
     /* allocates the page of the fd table, which stays */
     CHECK_EQ(weft_run(wait_for_bytes, NULL, &one), 0);

@@ -79,8 +79,8 @@ static void exchange_messages(struct exchange *exchange)
     EXPECT(exchange, weft_sendmsg(pair.near, &sent, 0), 1);
     EXPECT(exchange, weft_recvmsg(pair.far, &got, 0), 1);
     CHECK_EQ(text[0], 'd');
-    EXPECT(exchange, weft_socket_send(pair.near, "e", 1, 0), 1);
-    EXPECT(exchange, weft_socket_recv(pair.far, text, 1, 0), 1);
+    EXPECT(exchange, weft_send(pair.near, "e", 1, 0), 1);
+    EXPECT(exchange, weft_recv(pair.far, text, 1, 0), 1);
     CHECK_EQ(text[0], 'e');
 }
 
@@ -88,12 +88,12 @@ static void exchange_messages(struct exchange *exchange)
 static void wait_for_some(struct exchange *exchange)
 {
     char text[4];
-    const weft_time old = weft_deadline(weft_in(WEFT_MILLISECOND));
+    const weft_time old = weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     ssize_t rc = weft_read(exchange->pair.far, text, 1);
-    (void)weft_deadline(old);
+    (void)weft_deadline_set(old);
     CHECK(rc < 0);
     exchange->refused += rc != -ETIMEDOUT;
-    EXPECT(exchange, weft_poll_fd(exchange->pair.far, POLLOUT), POLLOUT);
+    EXPECT(exchange, weft_fd_wait(exchange->pair.far, POLLOUT), POLLOUT);
     EXPECT(exchange, weft_shutdown(exchange->pair.near, SHUT_WR), 0);
     EXPECT(exchange, weft_read(exchange->pair.far, text, 1), 0);
 }
@@ -136,13 +136,13 @@ static intptr_t exchange_with_fault(void *arg)
 static intptr_t warm_up(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(STDOUT_FILENO, POLLOUT), POLLOUT);
     return 0;
 }
 
 static void io_calls_report_every_failure_and_can_be_repeated(void)
 {
-    const weft_options one = {.size = sizeof(one), .workers = 1};
+    const weft_runtime_options one = {.size = sizeof(one), .workers = 1};
     faults_prepare();
     CHECK_EQ(weft_run(warm_up, NULL, &one), 0);
     /* except the check of a socket of unknown kind, and a poll */

@@ -17,32 +17,32 @@ struct echo {
     weft_wait_future *wait; /* too large for the state itself */
 };
 
-static weft_poll echo_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result echo_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     struct echo *echo = state;
     char text[64];
     for (;;) { /* until it is pending, or the peer has closed */
         if (echo->is_waiting) {
             intptr_t events;
-            if (weft_poll_future(cx, &echo->wait->future, &events) == WEFT_PENDING) {
-                return WEFT_PENDING;
+            if (weft_future_poll(&echo->wait->future, cx, &events) == WEFT_POLL_PENDING) {
+                return WEFT_POLL_PENDING;
             }
             echo->is_waiting = false;
             if (events < 0) {
                 *result = events;
-                return WEFT_READY;
+                return WEFT_POLL_READY;
             }
             CHECK((events & POLLIN) != 0);
         }
         ssize_t got = weft_read(echo->fd, text, sizeof(text));
         if (got == -EAGAIN) {
-            weft_fd_future(echo->wait, echo->fd, POLLIN);
+            weft_fd_wait_future(echo->wait, echo->fd, POLLIN);
             echo->is_waiting = true;
             continue;
         }
         if (got <= 0) {
             *result = got < 0 ? got : (intptr_t)echo->total;
-            return WEFT_READY;
+            return WEFT_POLL_READY;
         }
         CHECK_EQ(weft_write(echo->fd, text, (size_t)got), got);
         echo->total += (size_t)got;
@@ -103,10 +103,10 @@ static intptr_t end_polls(void *arg)
     expect_closed(pair.far); /* no operation uses it any more */
     CHECK_EQ(weft_close(pair.near), 0);
 
-    weft_fd_future(&wait, 3, POLLIN | POLLOUT);
-    CHECK_EQ(weft_await_future(&wait.future), -EINVAL);
-    weft_fd_future(&wait, -1, POLLIN);
-    CHECK_EQ(weft_await_future(&wait.future), -EBADF);
+    weft_fd_wait_future(&wait, 3, POLLIN | POLLOUT);
+    CHECK_EQ(weft_future_await(&wait.future), -EINVAL);
+    weft_fd_wait_future(&wait, -1, POLLIN);
+    CHECK_EQ(weft_future_await(&wait.future), -EBADF);
     return 0;
 }
 
@@ -123,15 +123,15 @@ static intptr_t wait_for_either(void *arg)
     weft_wait_future bytes;
     weft_timeout_future timeout;
     for (int round = 0; round < 3; round++) {
-        weft_fd_future(&bytes, pair.near, POLLIN);
-        weft_timeout_future_init(&timeout, &bytes.future, weft_in(WEFT_MILLISECOND));
-        CHECK_EQ(weft_await_future(&timeout.future), -ETIMEDOUT);
-        weft_fd_future(&bytes, pair.near, POLLOUT);
-        CHECK_EQ(weft_await_future(&bytes.future), POLLOUT);
+        weft_fd_wait_future(&bytes, pair.near, POLLIN);
+        weft_timeout_future_init(&timeout, &bytes.future, weft_time_after(WEFT_MILLISECOND));
+        CHECK_EQ(weft_future_await(&timeout.future), -ETIMEDOUT);
+        weft_fd_wait_future(&bytes, pair.near, POLLOUT);
+        CHECK_EQ(weft_future_await(&bytes.future), POLLOUT);
         CHECK_EQ(weft_write(pair.far, "x", 1), 1);
-        weft_fd_future(&bytes, pair.near, POLLIN);
-        weft_timeout_future_init(&timeout, &bytes.future, weft_in(WEFT_SECOND * 100));
-        CHECK_EQ(weft_await_future(&timeout.future), POLLIN);
+        weft_fd_wait_future(&bytes, pair.near, POLLIN);
+        weft_timeout_future_init(&timeout, &bytes.future, weft_time_after(WEFT_SECOND * 100));
+        CHECK_EQ(weft_future_await(&timeout.future), POLLIN);
         char text[2];
         CHECK_EQ(weft_read(pair.near, text, 2), 1);
     }

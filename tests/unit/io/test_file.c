@@ -108,7 +108,7 @@ static intptr_t write_and_read(void *arg)
     CHECK_EQ(lseek(fd, 1, SEEK_SET), 1);
     CHECK_EQ(weft_read(fd, text, 3), 3);
     CHECK(memcmp(text, "1xy", 3) == 0);
-    CHECK_EQ(weft_socket_recv(fd, text, 3, 0), -ENOTSOCK);
+    CHECK_EQ(weft_recv(fd, text, 3, 0), -ENOTSOCK);
     CHECK_EQ(lseek(fd, 0, SEEK_CUR), 4);
     CHECK_EQ(weft_close(fd), 0);
     CHECK_EQ(weft_pread(fd, text, 8, 0), -EBADF);
@@ -191,7 +191,7 @@ static void file_open_that_waits_blocks_no_worker(void)
 static void wait_until_one_runs(void)
 {
     for (;;) { /* ends when the job begins */
-        weft_stats stats = stats_of(weft_runtime_self());
+        weft_runtime_stats stats = stats_of(weft_runtime_self());
         if (stats.blocking_threads == 1 && stats.blocking_idle == 0) {
             return;
         }
@@ -248,7 +248,7 @@ static intptr_t pass_gate(void *arg)
 
 static intptr_t call_gate(void *arg)
 {
-    return weft_blocking(pass_gate, arg);
+    return weft_blocking_call(pass_gate, arg);
 }
 
 static intptr_t write_byte(void *arg)
@@ -259,7 +259,7 @@ static intptr_t write_byte(void *arg)
 
 static intptr_t write_for_a_moment(void *arg)
 {
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     CHECK_EQ(weft_pwrite(*(int *)arg, "x", 1, 0), -ETIMEDOUT);
     return 0;
 }
@@ -309,7 +309,7 @@ static void file_write_waiting_for_a_thread_blocks_no_worker(void)
     leave_folder();
 }
 
-static weft_poll write_in_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result write_in_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     char byte = 0;
     (void)cx;
@@ -319,10 +319,10 @@ static weft_poll write_in_poll(weft_cx *cx, void *state, intptr_t *result)
     CHECK_EQ(weft_write(fd, "p", 1), 1);
     CHECK_EQ(weft_pread(fd, &byte, 1, 0), 1);
     CHECK_EQ(byte, 'p');
-    CHECK_EQ(weft_copy(fd, fd, 1, NULL), -EAGAIN);
+    CHECK_EQ(weft_fd_copy(fd, fd, 1, NULL), -EAGAIN);
     CHECK_EQ(weft_close(fd), 0);
     *result = 0;
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t spawn_poll(void *arg)
@@ -432,12 +432,12 @@ static void copy_between(enum kind from, enum kind to, int flags)
     size_t rest = 0;
     source_open(&source);
     sink_open(&sink, flags);
-    CHECK_EQ(weft_copy(sink.fd, source.fd, MUCH / 3, &first), 0);
+    CHECK_EQ(weft_fd_copy(sink.fd, source.fd, MUCH / 3, &first), 0);
     CHECK_EQ(first, MUCH / 3);
-    CHECK_EQ(weft_copy(sink.fd, source.fd, 0, NULL), 0);
-    CHECK_EQ(weft_copy(sink.fd, source.fd, SIZE_MAX, &rest), 0);
+    CHECK_EQ(weft_fd_copy(sink.fd, source.fd, 0, NULL), 0);
+    CHECK_EQ(weft_fd_copy(sink.fd, source.fd, SIZE_MAX, &rest), 0);
     CHECK_EQ(rest, MUCH - first);
-    CHECK_EQ(weft_copy(sink.fd, source.fd, 1, &rest), 0);
+    CHECK_EQ(weft_fd_copy(sink.fd, source.fd, 1, &rest), 0);
     CHECK_EQ(rest, 0);
     CHECK_EQ(end_finish(&source), 0);
     CHECK_EQ(end_finish(&sink), 0);
@@ -474,7 +474,7 @@ static void *copy_in_thread(void *arg)
     struct pair pair = *(struct pair *)arg;
     int file = weft_open("a", O_RDONLY, 0);
     CHECK(file >= 0);
-    CHECK_EQ(weft_copy(pair.far, file, SIZE_MAX, &copied), 0);
+    CHECK_EQ(weft_fd_copy(pair.far, file, SIZE_MAX, &copied), 0);
     CHECK_EQ(copied, MUCH);
     CHECK_EQ(weft_close(file), 0);
     CHECK_EQ(weft_close(pair.far), 0);
@@ -490,7 +490,7 @@ static void copy_works_in_a_thread(void)
     file_fill("a");
     CHECK_EQ(pthread_create(&thread, NULL, copy_in_thread, &pair), 0);
     int file = weft_open("b", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    CHECK_EQ(weft_copy(file, pair.near, SIZE_MAX, &copied), 0);
+    CHECK_EQ(weft_fd_copy(file, pair.near, SIZE_MAX, &copied), 0);
     CHECK_EQ(copied, MUCH);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(weft_close(file), 0);
@@ -508,7 +508,7 @@ struct copier {
 static intptr_t copy_on(void *arg)
 {
     struct copier *copier = arg;
-    return weft_copy(copier->to, copier->from, SIZE_MAX, &copier->copied);
+    return weft_fd_copy(copier->to, copier->from, SIZE_MAX, &copier->copied);
 }
 
 /* The far end of a socket reads a part and then stops; the copy reports the bytes that arrived. */
@@ -570,7 +570,7 @@ static intptr_t copy_to_closed_peer(void *arg)
         source_open(&source);
         struct pair pair = ends_of(sinks[i / 3]);
         CHECK_EQ(weft_close(pair.near), 0);
-        CHECK_EQ(weft_copy(pair.far, source.fd, SIZE_MAX, &copied), -EPIPE);
+        CHECK_EQ(weft_fd_copy(pair.far, source.fd, SIZE_MAX, &copied), -EPIPE);
         CHECK_EQ(copied, 0);
         CHECK_EQ(weft_close(pair.far), 0);
         CHECK(end_finish(&source) <= 0);
@@ -584,18 +584,18 @@ static intptr_t copy_unusual(void *arg)
     int pipes[2];
     CHECK_EQ(copy_to_closed_peer(arg), 0);
     CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
-    CHECK_EQ(weft_copy(-1, pipes[0], 1, &copied), -EBADF);
+    CHECK_EQ(weft_fd_copy(-1, pipes[0], 1, &copied), -EBADF);
     CHECK_EQ(copied, 0);
-    CHECK_EQ(weft_copy(pipes[1], 1000, 1, &copied), -EBADF);
+    CHECK_EQ(weft_fd_copy(pipes[1], 1000, 1, &copied), -EBADF);
     CHECK_EQ(weft_write(pipes[1], "x", 1), 1);
-    CHECK_EQ(weft_copy(pipes[0], pipes[0], 1, &copied), -EBADF); /* not writable */
+    CHECK_EQ(weft_fd_copy(pipes[0], pipes[0], 1, &copied), -EBADF); /* not writable */
     int file = weft_open("b", O_RDWR | O_CREAT | O_TRUNC, 0600);
     int kernel = weft_open("/proc/self/status", O_RDONLY, 0); /* reports a size of 0 */
     CHECK(file >= 0 && kernel >= 0);
-    CHECK_EQ(weft_copy(file, kernel, SIZE_MAX, &copied), 0);
+    CHECK_EQ(weft_fd_copy(file, kernel, SIZE_MAX, &copied), 0);
     CHECK(copied > 100);
     int root = weft_open("/", O_RDONLY, 0);
-    CHECK_EQ(weft_copy(file, root, 1, &copied), -EISDIR);
+    CHECK_EQ(weft_fd_copy(file, root, 1, &copied), -EISDIR);
     CHECK_EQ(weft_close(root), 0);
     CHECK_EQ(weft_close(file), 0);
     CHECK_EQ(weft_close(kernel), 0);
@@ -658,9 +658,9 @@ static void end_endless(ssize_t (*call)(int fd), const char *path, int flags)
     wait_for(&endless.has_begun, 1);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     CHECK_EQ(call_for_ever(&endless), -ETIMEDOUT);
-    (void)weft_deadline(WEFT_NEVER);
+    (void)weft_deadline_set(WEFT_NEVER);
     CHECK_EQ(weft_close(endless.fd), 0);
 }
 
@@ -681,7 +681,7 @@ static void file_loop_without_waits_sees_a_cancel(void)
 
 static intptr_t call_for_ever_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return call_for_ever(arg); /* never returns: the runtime is closed by force */
 }
 
@@ -716,9 +716,9 @@ static intptr_t copy_with_fault(void *arg)
     CHECK(file >= 0 && to >= 0);
     CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
     faults_begin(faults);
-    refused += weft_copy(to, file, 1000, &copied[0]) != 0;
-    refused += weft_copy(pipes[1], file, 1000, &copied[1]) != 0;
-    refused += weft_copy(to, pipes[0], copied[1], &copied[2]) != 0;
+    refused += weft_fd_copy(to, file, 1000, &copied[0]) != 0;
+    refused += weft_fd_copy(pipes[1], file, 1000, &copied[1]) != 0;
+    refused += weft_fd_copy(to, pipes[0], copied[1], &copied[2]) != 0;
     refused += weft_pwrite(to, "weft", 4, 5000) != 4;
     ssize_t got = weft_pread(to, text, 4, 5000);
     refused += got < 0;

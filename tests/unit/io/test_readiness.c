@@ -81,7 +81,7 @@ static intptr_t serve_all(void *arg)
 static void readiness_serves_each_of_many_connections(void)
 {
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
-    const weft_options options = options_of(&setting);
+    const weft_runtime_options options = options_of(&setting);
     struct rlimit limit;
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max;
@@ -111,7 +111,7 @@ static intptr_t compute_until_it_ran(void *arg)
  * began. */
 static void leader_waiting_for_readiness_checks_long_slices(void)
 {
-    const weft_options options = {.workers = 2, .no_monitor = true};
+    const weft_runtime_options options = {.workers = 2, .no_monitor = true};
     const struct pair pair = pair_new(SOCK_STREAM);
     struct reader reader = {.fd = pair.near};
     weft_runtime *runtime = NULL;
@@ -147,7 +147,7 @@ static intptr_t read_and_compute_until_it_ran(void *arg)
  * leader. */
 static void leader_is_replaced_when_it_runs_a_ready_task(void)
 {
-    const weft_options options = {.workers = 2, .no_monitor = true};
+    const weft_runtime_options options = {.workers = 2, .no_monitor = true};
     const struct pair pair = pair_new(SOCK_STREAM);
     struct reader reader = {.fd = pair.near};
     weft_runtime *runtime = NULL;

@@ -40,14 +40,14 @@ static intptr_t choose(void *arg)
     chooser->cases[FD] = weft_case_fd(chooser->fd, POLLIN);
     chooser->cases[CHAN] = weft_case_recv(chooser->chan, &chooser->item);
     chooser->cases[SIGNAL] = weft_case_signal(&chooser->set, &chooser->info);
-    chooser->cases[TIME] = weft_case_time(weft_in(HOUR));
-    return weft_select(chooser->cases, 4, 0);
+    chooser->cases[TIME] = weft_case_time(weft_time_after(HOUR));
+    return weft_select(chooser->cases, 4);
 }
 
 static weft_task *start_choosing(struct chooser *chooser)
 {
     weft_task *task = go(choose, chooser);
-    wait_until_blocked(task, WEFT_WAIT_OUTER_SELECT);
+    wait_until_blocked(task, WEFT_WAIT_EXTERNAL_SELECT);
     return task;
 }
 
@@ -70,7 +70,7 @@ static intptr_t let_each_win(void *arg)
     CHECK_EQ(byte, 'x');
 
     task = start_choosing(&chooser);
-    CHECK_EQ(weft_send(chooser.chan, &item), 0);
+    CHECK_EQ(weft_chan_send(chooser.chan, &item), 0);
     CHECK_EQ(weft_await(task), CHAN);
     CHECK_EQ(chooser.item, 42);
 
@@ -81,13 +81,13 @@ static intptr_t let_each_win(void *arg)
     CHECK_EQ(chooser.cases[SIGNAL].value, SIGUSR1);
     CHECK_EQ(chooser.info.si_pid, getpid());
     weft_case none = weft_case_signal(&chooser.set, NULL); /* the signal was consumed */
-    CHECK_EQ(weft_select(&none, 1, 1), -EAGAIN);
+    CHECK_EQ(weft_try_select(&none, 1), -EAGAIN);
 
-    const int signal_fd = (int)(intptr_t)chooser.cases[SIGNAL].unused[1];
+    const int signal_fd = (int)(intptr_t)chooser.cases[SIGNAL].opaque[1];
     while (is_open(signal_fd)) { /* a starting thread may have the number for a moment */
         let_others_run();
     }
-    weft_chan_drop(chooser.chan);
+    weft_chan_unref(chooser.chan);
     CHECK_EQ(weft_close(pair.far), 0);
     expect_closed(pair.far); /* no operation uses it any more */
     CHECK_EQ(weft_close(pair.near), 0);
@@ -112,16 +112,16 @@ static intptr_t choose_among_ready(void *arg)
     int item = 7;
     (void)arg;
     CHECK_EQ(weft_write(pair.near, "x", 1), 1);
-    CHECK_EQ(weft_send(chan, &item), 0);
+    CHECK_EQ(weft_chan_send(chan, &item), 0);
     CHECK_EQ(kill(getpid(), SIGUSR1), 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
         weft_case cases[] = {weft_case_fd(pair.far, POLLIN), weft_case_recv(chan, &item),
                              weft_case_signal(&set, NULL)};
-        const int ran = weft_select(cases, 3, (int)(i % 2));
+        const int ran = ((int)(i % 2) != 0 ? weft_try_select(cases, 3) : weft_select(cases, 3));
         CHECK(ran >= 0 && ran < 3);
         wins[ran]++;
         if (ran == CHAN) {
-            CHECK_EQ(weft_send(chan, &item), 0);
+            CHECK_EQ(weft_chan_send(chan, &item), 0);
         } else if (ran == SIGNAL) {
             CHECK_EQ(cases[SIGNAL].value, SIGUSR1);
             CHECK_EQ(kill(getpid(), SIGUSR1), 0);
@@ -133,7 +133,7 @@ static intptr_t choose_among_ready(void *arg)
         CHECK(wins[i] > ROUNDS / 10);
     }
     CHECK_EQ(weft_signal_wait(&set, NULL), SIGUSR1); /* the last signal stays pending */
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     CHECK_EQ(weft_close(pair.far), 0);
     CHECK_EQ(weft_close(pair.near), 0);
     return 0;
@@ -156,13 +156,13 @@ static intptr_t choose_among_many(void *arg)
     for (int i = 0; i < MANY; i++) {
         cases[i] = weft_case_fd(pair.far, POLLIN);
     }
-    CHECK_EQ(weft_select(cases, MANY, 1), -EAGAIN);
+    CHECK_EQ(weft_try_select(cases, MANY), -EAGAIN);
     cases[MANY - 1] = weft_case_fd(pair.far, POLLOUT);
-    CHECK_EQ(weft_select(cases, MANY, 0), MANY - 1);
+    CHECK_EQ(weft_select(cases, MANY), MANY - 1);
     CHECK_EQ(cases[MANY - 1].value, POLLOUT);
     CHECK_EQ(weft_close(pair.near), 0); /* hung up: all cases are ready */
     cases[MANY - 1] = weft_case_fd(pair.far, POLLIN);
-    const int ran = weft_select(cases, MANY, 0);
+    const int ran = weft_select(cases, MANY);
     CHECK(ran >= 0 && ran < MANY);
     CHECK((cases[ran].value & POLLHUP) != 0);
     CHECK_EQ(weft_close(pair.far), 0);
@@ -201,13 +201,13 @@ static intptr_t take_messages(void *arg)
         int nothing;
         uint32_t letter;
         weft_case cases[] = {weft_case_fd(group->fd, POLLIN), weft_case_recv(group->end, &nothing)};
-        const int ran = weft_select(cases, 2, 0);
+        const int ran = weft_select(cases, 2);
         if (ran == CHAN) {
             CHECK_EQ(cases[CHAN].result, -EPIPE);
             return 0;
         }
         CHECK_EQ(ran, FD);
-        const ssize_t got = weft_socket_recv(group->fd, &letter, sizeof(letter), MSG_DONTWAIT);
+        const ssize_t got = weft_recv(group->fd, &letter, sizeof(letter), MSG_DONTWAIT);
         if (got != -EAGAIN) {
             CHECK_EQ(got, sizeof(letter));
             group->got[member->number]++;
@@ -240,7 +240,7 @@ static intptr_t share_a_descriptor(void *arg)
         total += group.got[i];
     }
     CHECK_EQ(total, MESSAGES);
-    weft_chan_drop(group.end);
+    weft_chan_unref(group.end);
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
     expect_closed(pair.far);
@@ -266,7 +266,7 @@ static intptr_t take_signals(void *arg)
         int nothing;
         weft_case cases[] = {weft_case_signal(&takers->set, NULL),
                              weft_case_recv(takers->end, &nothing)};
-        if (weft_select(cases, 2, 0) != 0) {
+        if (weft_select(cases, 2) != 0) {
             return cases[1].result == -EPIPE ? 0 : -EPROTO;
         }
         CHECK_EQ(cases[0].result, 0);
@@ -293,7 +293,7 @@ static intptr_t share_signals(void *arg)
     for (unsigned i = 0; i < MANY_TASKS; i++) {
         CHECK_EQ(weft_await(tasks[i]), 0);
     }
-    weft_chan_drop(takers.end);
+    weft_chan_unref(takers.end);
     return 0;
 }
 
@@ -316,20 +316,21 @@ static intptr_t end_selects(void *arg)
     CHECK_EQ(weft_await(task), -ECANCELED);
     CHECK_EQ(waiting_in(chooser.chan), 0);
 
-    weft_case late[] = {weft_case_fd(pair.far, POLLIN), weft_case_time(weft_in(WEFT_MILLISECOND))};
-    CHECK_EQ(weft_select(late, 2, 0), 1);
-    const weft_time old = weft_deadline(weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(weft_select(late, 1, 0), -ETIMEDOUT);
-    (void)weft_deadline(old);
+    weft_case late[] = {weft_case_fd(pair.far, POLLIN),
+                        weft_case_time(weft_time_after(WEFT_MILLISECOND))};
+    CHECK_EQ(weft_select(late, 2), 1);
+    const weft_time old = weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
+    CHECK_EQ(weft_select(late, 1), -ETIMEDOUT);
+    (void)weft_deadline_set(old);
 
     task = start_choosing(&chooser);
     CHECK_EQ(weft_close(pair.far), 0);
     CHECK_EQ(weft_await(task), FD);
     CHECK_EQ(chooser.cases[FD].result, -EBADF);
     expect_closed(pair.far);
-    CHECK_EQ(weft_select(late, 1, 0), 0); /* it was closed before */
+    CHECK_EQ(weft_select(late, 1), 0); /* it was closed before */
     CHECK_EQ(late[0].result, -EBADF);
-    weft_chan_drop(chooser.chan);
+    weft_chan_unref(chooser.chan);
     CHECK_EQ(weft_close(pair.near), 0);
     return 0;
 }
@@ -350,13 +351,13 @@ static intptr_t pass_bad_arguments(void *arg)
                          weft_case_signal(&unknown, NULL),
                          {.kind = WEFT_CASE_EVENT}};
     (void)arg;
-    CHECK_EQ(weft_select(&cases[0], 1, 0), -EINVAL);
-    CHECK_EQ(weft_select(&cases[1], 1, 0), -EINVAL);
-    CHECK_EQ(weft_select(&cases[2], 1, 0), -EINVAL);
-    CHECK_EQ(weft_select(&cases[3], 1, 0), -EPERM);
-    CHECK_EQ(weft_select(&cases[4], 1, 0), -EINVAL);
+    CHECK_EQ(weft_select(&cases[0], 1), -EINVAL);
+    CHECK_EQ(weft_select(&cases[1], 1), -EINVAL);
+    CHECK_EQ(weft_select(&cases[2], 1), -EINVAL);
+    CHECK_EQ(weft_select(&cases[3], 1), -EPERM);
+    CHECK_EQ(weft_select(&cases[4], 1), -EINVAL);
     weft_case closed = weft_case_fd(-1, POLLIN);
-    CHECK_EQ(weft_select(&closed, 1, 0), 0);
+    CHECK_EQ(weft_select(&closed, 1), 0);
     CHECK_EQ(closed.result, -EBADF);
     return 0;
 }
@@ -371,10 +372,10 @@ static void select_of_events_in_a_thread_may_only_try(void)
 {
     struct pair pair = pair_new(SOCK_STREAM);
     weft_case it = weft_case_fd(pair.far, POLLIN);
-    CHECK_EQ(weft_select(&it, 1, 0), -EPERM);
-    CHECK_EQ(weft_select(&it, 1, 1), -EAGAIN);
+    CHECK_EQ(weft_select(&it, 1), -EPERM);
+    CHECK_EQ(weft_try_select(&it, 1), -EAGAIN);
     CHECK_EQ(write(pair.near, "x", 1), 1);
-    CHECK_EQ(weft_select(&it, 1, 1), 0);
+    CHECK_EQ(weft_try_select(&it, 1), 0);
     CHECK_EQ(it.value, POLLIN);
     CHECK_EQ(weft_close(pair.far), 0);
     expect_closed(pair.far);
@@ -383,7 +384,7 @@ static void select_of_events_in_a_thread_may_only_try(void)
 
 static intptr_t choose_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return choose(arg); /* never returns: the runtime is closed by force */
 }
 
@@ -398,12 +399,12 @@ static void select_forced_close_releases_all_descriptors(void)
         const size_t before = open_count();
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         weft_task *task = go_into(runtime, choose_shielded, &chooser);
-        wait_until_blocked(task, WEFT_WAIT_OUTER_SELECT);
+        wait_until_blocked(task, WEFT_WAIT_EXTERNAL_SELECT);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(open_count(), before);
         CHECK_EQ(waiting_in(chooser.chan), 0);
-        weft_chan_drop(chooser.chan);
+        weft_chan_unref(chooser.chan);
         CHECK_EQ(weft_close(pair.far), 0);
         expect_closed(pair.far); /* no operation uses it any more */
         CHECK_EQ(weft_close(pair.near), 0);
@@ -429,7 +430,7 @@ static intptr_t choose_with_faults(void *arg)
     weft_task *task = go(write_byte, &pair.near); /* runs when this task waits */
     weft_case cases[] = {weft_case_fd(pair.far, POLLIN), weft_case_signal(&set, NULL)};
     faults_begin(faults);
-    const int ran = weft_select(cases, 2, 0);
+    const int ran = weft_select(cases, 2);
     faults_end(faults);
     if (ran < 0 || cases[ran].result < 0) {
         CHECK(faults->what != NULL);
@@ -448,7 +449,7 @@ static intptr_t choose_with_faults(void *arg)
 
 static void select_reports_every_injected_failure(void)
 {
-    const weft_options one = {.size = sizeof(one), .workers = 1, .no_monitor = 1};
+    const weft_runtime_options one = {.size = sizeof(one), .workers = 1, .no_monitor = 1};
     const sigset_t set = set_of(SIGUSR1);
     CHECK_EQ(weft_signals_block(&set), 0);
     faults_prepare();

@@ -65,9 +65,9 @@ static intptr_t wait_for_three_signals(void *arg)
     (void)arg;
     struct wait waits[] = {{.number = SIGUSR1}, {.number = SIGCHLD}, {.number = SIGRTMIN + 1}};
     weft_task *tasks[3];
-    (void)weft_deadline(weft_now());
+    (void)weft_deadline_set(weft_now());
     CHECK_EQ(wait_for_one(&waits[0]), -ETIMEDOUT); /* allocates the poller */
-    (void)weft_deadline(WEFT_NEVER);
+    (void)weft_deadline_set(WEFT_NEVER);
     const size_t before = open_count();
     for (size_t i = 0; i < 3; i++) {
         tasks[i] = go(wait_for_one, &waits[i]);
@@ -79,7 +79,7 @@ static intptr_t wait_for_three_signals(void *arg)
     CHECK_EQ(waits[2].info.si_pid, getpid());
     send_number(SIGCHLD); /* it would be discarded if it were not blocked */
     CHECK_EQ(weft_await(tasks[1]), SIGCHLD);
-    CHECK_EQ(state_of(tasks[0]), WEFT_BLOCKED);
+    CHECK_EQ(state_of(tasks[0]), WEFT_TASK_BLOCKED);
     send_number(SIGUSR1);
     CHECK_EQ(weft_await(tasks[0]), SIGUSR1);
     send_number(SIGUSR1); /* no task waits: it stays pending */
@@ -108,9 +108,9 @@ static intptr_t cancel_and_wait_again(void *arg)
     wait_until_blocked(task, WEFT_WAIT_READABLE);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
-    const weft_time old = weft_deadline(weft_in(WEFT_MILLISECOND));
+    const weft_time old = weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     CHECK_EQ(wait_for_one(&wait), -ETIMEDOUT);
-    (void)weft_deadline(old);
+    (void)weft_deadline_set(old);
     weft_task *again = go(wait_for_one, &wait);
     wait_until_blocked(again, WEFT_WAIT_READABLE);
     CHECK_EQ(weft_cancel(again), 0); /* both at once: it is taken, or it stays pending */
@@ -142,12 +142,12 @@ static intptr_t pass_bad_arguments(void *arg)
     CHECK_EQ(weft_signals_block(&usual), -EPERM);
     weft_scope scope;
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
-    CHECK_EQ(weft_drain(&scope, -1, NULL), -EPERM);
-    const weft_drain_options odd = {.size = 1};
-    const weft_drain_options negative = {.patience_ns = -1};
-    CHECK_EQ(weft_drain(&scope, -1, &odd), -EINVAL);
-    CHECK_EQ(weft_drain(&scope, -1, &negative), -EINVAL);
-    CHECK_EQ(weft_drain(NULL, -1, NULL), -EINVAL);
+    CHECK_EQ(weft_scope_drain(&scope, -1, NULL), -EPERM);
+    const weft_scope_drain_options odd = {.size = 1};
+    const weft_scope_drain_options negative = {.grace_ns = -1};
+    CHECK_EQ(weft_scope_drain(&scope, -1, &odd), -EINVAL);
+    CHECK_EQ(weft_scope_drain(&scope, -1, &negative), -EINVAL);
+    CHECK_EQ(weft_scope_drain(NULL, -1, NULL), -EINVAL);
     CHECK_EQ(weft_scope_close(&scope), 0);
     return 0;
 }
@@ -166,7 +166,7 @@ static void signal_wait_refuses_signals_that_are_not_blocked(void)
     block(SIGUSR1, SIGUSR1);
     run_under(ON_ONE_WORKER, pass_bad_arguments);
     weft_scope scope = {{0}};
-    CHECK_EQ(weft_drain(&scope, -1, NULL), -EPERM);
+    CHECK_EQ(weft_scope_drain(&scope, -1, NULL), -EPERM);
     const sigset_t some = set_of(SIGUSR1, SIGUSR1);
     CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &some, NULL), 0);
     CHECK_EQ(weft_signal_wait(&some, NULL), -EPERM);
@@ -189,7 +189,7 @@ static void signal_wait_works_in_a_thread(void)
     CHECK_EQ(wait.info.si_pid, getpid());
 }
 
-static weft_poll wait_in_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result wait_in_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     struct wait wait = {.number = SIGUSR1};
     (void)cx;
@@ -197,7 +197,7 @@ static weft_poll wait_in_poll(weft_cx *cx, void *state, intptr_t *result)
     CHECK_EQ(wait_for_one(&wait), -EAGAIN);
     send_number(SIGUSR1);
     *result = wait_for_one(&wait);
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t spawn_poll(void *arg)
@@ -285,7 +285,7 @@ static intptr_t run_flood(void *arg)
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
     struct wait wait = {.number = SIGUSR1};
-    (void)weft_deadline(weft_now()); /* the last may have been sent twice by then */
+    (void)weft_deadline_set(weft_now()); /* the last may have been sent twice by then */
     (void)wait_for_one(&wait);
     free(flood);
     return 0;
@@ -372,20 +372,20 @@ static intptr_t stop_server(void *arg)
 static intptr_t drain_thrice(void *arg)
 {
     (void)arg;
-    static const int64_t patience_ns[] = {0, WEFT_MILLISECOND, WEFT_NEVER};
+    static const int64_t grace_ns[] = {0, WEFT_MILLISECOND, WEFT_NEVER};
     static const int results[] = {0, -ETIMEDOUT, -EINTR};
     for (int then = 0; then < 3; then++) {
         weft_scope scope;
         struct server server = {.listener = listening("127.0.0.1:0"), .scope = &scope};
         struct stop stop = {.server = &server, .address = local_of(server.listener), .then = then};
-        const weft_drain_options options = {.size = sizeof(options),
-                                            .patience_ns = patience_ns[then],
-                                            .on_begin = on_begin,
-                                            .context = &server};
+        const weft_scope_drain_options options = {.size = sizeof(options),
+                                                  .grace_ns = grace_ns[then],
+                                                  .on_begin = on_begin,
+                                                  .context = &server};
         CHECK_EQ(weft_scope_open(&scope, NULL), 0);
         CHECK_EQ(weft_scope_go(&scope, accept_all, &server), 0);
         weft_task *stopper = go(stop_server, &stop);
-        CHECK_EQ(weft_drain(&scope, server.listener, &options), results[then]);
+        CHECK_EQ(weft_scope_drain(&scope, server.listener, &options), results[then]);
         CHECK_EQ(server.number, SIGTERM);
         CHECK(!is_open(server.listener));
         CHECK_EQ(weft_await(stopper), 0);
@@ -412,7 +412,7 @@ static intptr_t drain_cancelled(void *arg)
     server->scope = &scope;
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_go(&scope, accept_all, server), 0);
-    return weft_drain(&scope, server->listener, NULL);
+    return weft_scope_drain(&scope, server->listener, NULL);
 }
 
 /* Without a signal the drain is a close of the scope. */
@@ -423,11 +423,11 @@ static intptr_t drain_without_signal(void *arg)
     int listener = listening("127.0.0.1:0");
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_go(&scope, echo, NULL), 0);
-    CHECK_EQ(weft_drain(&scope, listener, NULL), 0);
+    CHECK_EQ(weft_scope_drain(&scope, listener, NULL), 0);
     CHECK(is_open(listener));
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_go(&scope, fail_at_once, (void *)(intptr_t)-EPROTO), 0);
-    CHECK_EQ(weft_drain(&scope, listener, NULL), -EPROTO);
+    CHECK_EQ(weft_scope_drain(&scope, listener, NULL), -EPROTO);
     struct server server = {.listener = listener};
     weft_task *task = go(drain_cancelled, &server);
     wait_until_blocked(task, WEFT_WAIT_SCOPE);
@@ -465,14 +465,14 @@ static intptr_t drain_without_descriptors(void *arg)
         weft_scope scope;
         struct server server = {.listener = listening("127.0.0.1:0"), .scope = &scope};
         struct stop stop = {.server = &server, .then = then};
-        const weft_drain_options options = {
-            .patience_ns = WEFT_NEVER, .on_begin = on_begin, .context = &server};
+        const weft_scope_drain_options options = {
+            .grace_ns = WEFT_NEVER, .on_begin = on_begin, .context = &server};
         struct shortage shortage;
         shortage_begin(&shortage);
         CHECK_EQ(weft_scope_open(&scope, NULL), 0);
         CHECK_EQ(weft_scope_go(&scope, serve_one, &server), 0);
         weft_task *stopper = go(stop_full_server, &stop);
-        CHECK_EQ(weft_drain(&scope, server.listener, &options), then == 0 ? 0 : -EINTR);
+        CHECK_EQ(weft_scope_drain(&scope, server.listener, &options), then == 0 ? 0 : -EINTR);
         CHECK_EQ(server.number, SIGTERM);
         CHECK_EQ(weft_await(stopper), 0);
         shortage_end(&shortage);
@@ -527,17 +527,17 @@ static intptr_t run_service(void *arg)
 {
     struct service service;
     const int report = *(int *)arg;
-    const weft_drain_options options = {.on_begin = report_begin, .context = arg};
+    const weft_scope_drain_options options = {.on_begin = report_begin, .context = arg};
     service.listener = listening("127.0.0.1:0");
     const struct text text = local_text(service.listener);
     CHECK_EQ(weft_write_all(report, &text, sizeof(text)), 0);
     CHECK_EQ(weft_scope_open(&service.scope, NULL), 0);
     CHECK_EQ(weft_scope_go(&service.scope, accept_and_answer, &service), 0);
-    return weft_drain(&service.scope, service.listener, &options);
+    return weft_scope_drain(&service.scope, service.listener, &options);
 }
 
 /* The test is single-threaded, so it may fork and continue. */
-static pid_t service_start(const weft_options *options, struct text *address, int *report)
+static pid_t service_start(const weft_runtime_options *options, struct text *address, int *report)
 {
     int pipes[2];
     CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
@@ -569,7 +569,7 @@ static void drain_at_sigterm_serves_existing_connections(void)
         int report;
         char byte = 0;
         const pid_t pid = service_start(&tour.options, &address, &report);
-        int fd = weft_dial(address.text);
+        int fd = weft_net_dial(address.text);
         CHECK(fd >= 0);
         ask(fd, 'a');
         CHECK_EQ(kill(pid, SIGTERM), 0);
@@ -577,7 +577,7 @@ static void drain_at_sigterm_serves_existing_connections(void)
         CHECK_EQ(close(report), 0);
         int late;
         /* an accept may still be in progress */
-        while ((late = weft_dial(address.text)) != -ECONNREFUSED) {
+        while ((late = weft_net_dial(address.text)) != -ECONNREFUSED) {
             CHECK(late < 0 || weft_close(late) == 0);
         }
         ask(fd, 'b'); /* the existing connection is still served */
@@ -660,20 +660,20 @@ static intptr_t drain_with_fault(void *arg)
     struct faults *faults = arg;
     weft_scope scope;
     int listener = listening("127.0.0.1:0");
-    const weft_drain_options options = {.patience_ns = 1};
+    const weft_scope_drain_options options = {.grace_ns = 1};
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_go(&scope, wait_for_ever, NULL), 0);
     send_number(SIGTERM);
     faults_begin(faults);
-    int rc = weft_drain(&scope, listener, &options);
+    int rc = weft_scope_drain(&scope, listener, &options);
     faults_end(faults);
     CHECK(rc < 0);
     CHECK(!is_open(listener) || weft_close(listener) == 0); /* as far as the drain came */
     CHECK(rc != -ETIMEDOUT || weft_close(listener) == -EBADF);
     faults_refused(faults, rc != -ETIMEDOUT);
-    (void)weft_deadline(weft_now());
+    (void)weft_deadline_set(weft_now());
     (void)wait_for_usual(NULL); /* the signal, if it was not taken */
-    (void)weft_deadline(WEFT_NEVER);
+    (void)weft_deadline_set(WEFT_NEVER);
     return 0;
 }
 

@@ -45,7 +45,7 @@ static intptr_t serve(void *arg)
         CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
         raise_by_one(&server->served);
         weft_task *task = go(echo_one, (void *)(intptr_t)fd);
-        weft_drop(task);
+        weft_task_unref(task);
     }
 }
 
@@ -159,7 +159,7 @@ static intptr_t accept_without_descriptors(void *arg)
     crowded.fd = listen_here(&crowded.address);
     int near = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(near >= 0);
-    CHECK_EQ(weft_poll_fd(near, POLLOUT) > 0, true);
+    CHECK_EQ(weft_fd_wait(near, POLLOUT) > 0, true);
     shortage_begin(&shortage);
     weft_task *task = go(take_one, &crowded);
     CHECK_EQ(weft_connect(near, (struct sockaddr *)&crowded.address, sizeof(crowded.address)), 0);
@@ -231,11 +231,11 @@ static void connect_waits_for_a_full_unix_backlog(void)
     run_under(EVERYWHERE, fill_unix_backlog);
 }
 
-static weft_poll connect_in_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result connect_in_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     (void)cx;
     *result = connect_unix(state);
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 /* No event tells when such a backlog has room, so the task cannot wait for it either. */
@@ -336,13 +336,13 @@ static intptr_t connect_and_accept(void *arg)
 static intptr_t warm_up(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(STDOUT_FILENO, POLLOUT), POLLOUT);
     return 0;
 }
 
 static void socket_calls_report_every_injected_failure(void)
 {
-    const weft_options one = {.size = sizeof(one), .workers = 1};
+    const weft_runtime_options one = {.size = sizeof(one), .workers = 1};
     struct faults faults = {0};
     faults_prepare();
     CHECK_EQ(weft_run(warm_up, NULL, &one), 0);
@@ -365,7 +365,7 @@ static void accept_closes_a_connection_without_memory(void)
     faults_prepare();
     const int fd = listen_here(&address);
     CHECK(fd < PAGE);
-    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT); /* the first page is there */
+    CHECK_EQ(weft_fd_wait(STDOUT_FILENO, POLLOUT), POLLOUT); /* the first page is there */
     const int near = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK_EQ(connect(near, (struct sockaddr *)&address, sizeof(address)), 0);
     do {
@@ -398,7 +398,7 @@ static intptr_t read_past_a_mark(void *arg)
     CHECK_EQ(weft_write(pair.far, "x", 1), 1);
     CHECK_EQ(weft_await(task), 0);
     CHECK_EQ(weft_write(pair.far, "abc", 3), 3);
-    CHECK_EQ(weft_socket_send(pair.far, "!", 1, MSG_OOB), 1);
+    CHECK_EQ(weft_send(pair.far, "!", 1, MSG_OOB), 1);
     CHECK_EQ(weft_write(pair.far, "def", 3), 3);
     size_t got = 0;
     /* if the library took the short read for the end of the data, it would wait for ever */

@@ -49,13 +49,13 @@ static intptr_t give_backend(void *arg)
 {
     (void)arg;
     CHECK_EQ(stats_of(weft_runtime_self()).io, WEFT_IO_AUTO); /* no task has used I/O yet */
-    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(STDOUT_FILENO, POLLOUT), POLLOUT);
     return (intptr_t)stats_of(weft_runtime_self()).io;
 }
 
 static void skip_without_rings(void)
 {
-    const weft_options options = {.workers = 1, .io = WEFT_IO_URING};
+    const weft_runtime_options options = {.workers = 1, .io = WEFT_IO_URING};
     if (weft_run(give_backend, NULL, &options) != WEFT_IO_URING) {
         tap_skip("this kernel refuses io_uring");
     }
@@ -182,7 +182,7 @@ static intptr_t read_until_over(void *arg)
 
 static void uring_read_loop_yields_to_other_tasks(void)
 {
-    const weft_options options = {.workers = 1, .io = WEFT_IO_URING, .no_monitor = true};
+    const weft_runtime_options options = {.workers = 1, .io = WEFT_IO_URING, .no_monitor = true};
     CHECK_EQ(weft_run(read_until_over, NULL, &options), 0);
 }
 
@@ -210,7 +210,7 @@ static intptr_t read_byte(void *arg)
 
 static intptr_t read_for_a_moment(void *arg)
 {
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     return read_byte(arg);
 }
 
@@ -292,7 +292,7 @@ static intptr_t complete_during_a_call(void *arg)
 
 static void uring_completions_during_another_call_are_reaped(void)
 {
-    const weft_options options = {.workers = 1, .io = WEFT_IO_URING};
+    const weft_runtime_options options = {.workers = 1, .io = WEFT_IO_URING};
     for (int round = 0; round < 3; round++) {
         CHECK_EQ(weft_run(complete_during_a_call, NULL, &options), 0);
     }
@@ -326,7 +326,7 @@ static void uring_completions_beyond_the_ring_size_are_reaped(void)
 
 static intptr_t read_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return read_byte(arg); /* never returns: the runtime is closed by force */
 }
 
@@ -435,7 +435,7 @@ static intptr_t leave_request_unsubmitted(void *arg)
 {
     (void)arg;
     struct pair pair = pair_new(SOCK_STREAM);
-    CHECK_EQ(weft_poll_fd(pair.near, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(pair.near, POLLOUT), POLLOUT);
     for (int i = 0; i < 10; i++) {
         weft_task *writer = go(write_one, &pair.near);
         weft_task *occupier = go(occupy_worker, &pair);
@@ -479,7 +479,7 @@ static intptr_t write_and_report(void *arg)
 static intptr_t block_until_written(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(STDOUT_FILENO, POLLOUT), POLLOUT);
     weft_task *writer = go(write_and_report, NULL);
     weft_block_begin();
     hold_for(&has_written, 1);
@@ -489,7 +489,7 @@ static intptr_t block_until_written(void *arg)
 
 static void uring_spare_worker_has_a_ring(void)
 {
-    const weft_options options = {.workers = 1, .io = WEFT_IO_URING};
+    const weft_runtime_options options = {.workers = 1, .io = WEFT_IO_URING};
     skip_without_rings();
     CHECK_EQ(weft_run(block_until_written, NULL, &options), 0);
     check_reached("uring.ring_of_spare");
@@ -563,7 +563,7 @@ static intptr_t block_behind_a_send(void *arg)
     struct pair pair = pair_new(SOCK_STREAM);
     wf_atomic_u32 spare = {0};
     (void)arg;
-    CHECK_EQ(weft_poll_fd(pair.near, POLLOUT), POLLOUT);
+    CHECK_EQ(weft_fd_wait(pair.near, POLLOUT), POLLOUT);
     for (int round = 0; round < 3 && HAS_ORDER; round++) { /* the send must run first */
         weft_task *tasks[] = {go(send_one, &pair), go(block_until_sent, &pair),
                               go(set_over, &spare)};
@@ -575,7 +575,7 @@ static intptr_t block_behind_a_send(void *arg)
 
 static void uring_blocking_task_submits_pending_requests_first(void)
 {
-    const weft_options options = {.workers = 1, .io = WEFT_IO_URING, .no_monitor = true};
+    const weft_runtime_options options = {.workers = 1, .io = WEFT_IO_URING, .no_monitor = true};
     CHECK_EQ(weft_run(block_behind_a_send, NULL, &options), 0);
 }
 

@@ -35,7 +35,7 @@ static weft_latch latch;
 static intptr_t never_end(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     (void)weft_sleep(WEFT_NEVER); /* ends with the runtime */
     return 0;
 }
@@ -55,7 +55,8 @@ static intptr_t await_shared(void *arg)
 {
     weft_task *task = go(never_end, arg);
     weft_task *second = weft_task_ref(task);
-    weft_drop(second); /* it had two handles: the list of joiners is used or not, both must do */
+    weft_task_unref(
+        second); /* it had two handles: the list of joiners is used or not, both must do */
     return weft_await(task);
 }
 
@@ -75,7 +76,7 @@ static intptr_t await_several(void *arg)
 static intptr_t race_several(void *arg)
 {
     weft_task *tasks[] = {go(never_end, arg), weft_task_ref(outer_task), go(never_end, arg)};
-    return weft_race(tasks, 3, NULL);
+    return weft_await_first(tasks, 3, NULL);
 }
 
 /* More than the frame of a race has places for. */
@@ -85,14 +86,14 @@ static intptr_t race_many(void *arg)
     for (size_t i = 0; i < 12; i++) {
         tasks[i] = i % 2 == 0 ? go(never_end, arg) : weft_task_ref(outer_task);
     }
-    return weft_race(tasks, 12, NULL);
+    return weft_await_first(tasks, 12, NULL);
 }
 
 /* The race is over, and waits for a task that does not heed the cancel. */
 static intptr_t race_won(void *arg)
 {
     weft_task *tasks[] = {go(never_end, arg), go(echo, NULL), weft_task_ref(outer_task)};
-    return weft_race(tasks, 3, NULL);
+    return weft_await_first(tasks, 3, NULL);
 }
 
 static intptr_t sleep_for_ever(void *arg)
@@ -104,13 +105,13 @@ static intptr_t sleep_for_ever(void *arg)
 static intptr_t stop_the_outer_world(void *arg)
 {
     (void)arg;
-    return weft_stop_the_world(outer_runtime);
+    return weft_world_stop(outer_runtime);
 }
 
 static intptr_t stop_the_outer_trace(void *arg)
 {
     (void)arg;
-    return weft_trace_stop(outer_runtime, -1);
+    return weft_runtime_trace_stop(outer_runtime, -1);
 }
 
 static intptr_t lock_mutex(void *arg)
@@ -129,13 +130,13 @@ static intptr_t wait_for_condition(void *arg)
 static intptr_t lock_to_read(void *arg)
 {
     (void)arg;
-    return weft_rwlock_read(&rwlock);
+    return weft_rwlock_rdlock(&rwlock);
 }
 
 static intptr_t lock_to_write(void *arg)
 {
     (void)arg;
-    return weft_rwlock_write(&rwlock);
+    return weft_rwlock_wrlock(&rwlock);
 }
 
 static intptr_t acquire_permit(void *arg)
@@ -147,14 +148,14 @@ static intptr_t acquire_permit(void *arg)
 static intptr_t send_item(void *arg)
 {
     (void)arg;
-    return weft_send(full, &(int){7});
+    return weft_chan_send(full, &(int){7});
 }
 
 static intptr_t receive_item(void *arg)
 {
     int item;
     (void)arg;
-    return weft_recv(empty, &item);
+    return weft_chan_recv(empty, &item);
 }
 
 static intptr_t select_several(void *arg)
@@ -163,7 +164,7 @@ static intptr_t select_several(void *arg)
     int out = 8;
     (void)arg;
     weft_case cases[] = {weft_case_recv(empty, &in), weft_case_send(full, &out)};
-    return weft_select(cases, 2, 0);
+    return weft_select(cases, 2);
 }
 
 static intptr_t receive_oneshot(void *arg)
@@ -248,7 +249,7 @@ struct job {
 static intptr_t call_shielded(void *arg)
 {
     const struct job *job = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return job->call->fn(job->arg);
 }
 
@@ -259,10 +260,10 @@ static uint64_t blocks_in_use(void)
     return stats.allocated - stats.freed;
 }
 
-static void close_inside(const struct call *call, const weft_options *options)
+static void close_inside(const struct call *call, const weft_runtime_options *options)
 {
     weft_subscription subscription;
-    CHECK_EQ(weft_subscribe(&subscription, broadcast), 0);
+    CHECK_EQ(weft_broadcast_subscribe(&subscription, broadcast), 0);
     struct job job = {call, &subscription};
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, options), 0);
@@ -271,24 +272,25 @@ static void close_inside(const struct call *call, const weft_options *options)
         (void)sched_yield();
     }
     CHECK_EQ(weft_runtime_close(runtime, 1000), -ETIMEDOUT);
-    weft_drop(task);
-    weft_unsubscribe(&subscription);
+    weft_task_unref(task);
+    weft_broadcast_unsubscribe(&subscription);
 }
 
 static void set_up(void)
 {
     const int item = 1;
-    const weft_options options = {.size = sizeof(options), .workers = 1, .no_monitor = true};
+    const weft_runtime_options options = {
+        .size = sizeof(options), .workers = 1, .no_monitor = true};
     CHECK_EQ(weft_runtime_open(&outer_runtime, &options), 0);
     outer_task = go_into(outer_runtime, sleep_for_ever, NULL);
-    wait_for_state(outer_task, WEFT_BLOCKED);
+    wait_for_state(outer_task, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_mutex_lock(&mutex), 0);
-    CHECK_EQ(weft_rwlock_write(&rwlock), 0);
-    CHECK_EQ(weft_chan_open(&full, sizeof(item), 1), 0);
-    CHECK_EQ(weft_chan_open(&empty, sizeof(item), 1), 0);
-    CHECK_EQ(weft_send(full, &item), 0);
-    CHECK_EQ(weft_broadcast_open(&broadcast, sizeof(item), 1), 0);
-    CHECK_EQ(weft_watch_open(&watch, sizeof(item), &item), 0);
+    CHECK_EQ(weft_rwlock_wrlock(&rwlock), 0);
+    CHECK_EQ(weft_chan_new(&full, sizeof(item), 1), 0);
+    CHECK_EQ(weft_chan_new(&empty, sizeof(item), 1), 0);
+    CHECK_EQ(weft_chan_send(full, &item), 0);
+    CHECK_EQ(weft_broadcast_new(&broadcast, sizeof(item), 1), 0);
+    CHECK_EQ(weft_watch_new(&watch, sizeof(item), &item), 0);
     CHECK_EQ(weft_group_add(&group, 1), 0);
     CHECK_EQ(weft_latch_init(&latch, 1), 0);
     CHECK_EQ(weft_sem_init(&sem, 0), 0);
@@ -303,27 +305,27 @@ static void check_objects(void)
     CHECK_EQ(weft_mutex_try_lock(&mutex), 0);
     CHECK_EQ(weft_mutex_unlock(&mutex), 0);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_wrlock(&rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
     CHECK_EQ(weft_cond_signal(&cond), 0);
     CHECK_EQ(weft_mutex_try_lock(&cond_mutex), 0);
     CHECK_EQ(weft_mutex_unlock(&cond_mutex), 0);
     CHECK_EQ(weft_sem_release(&sem, 1), 0);
     CHECK_EQ(weft_sem_try_acquire(&sem, 1), 0);
-    CHECK_EQ(weft_try_recv(full, &item), 0);
+    CHECK_EQ(weft_chan_try_recv(full, &item), 0);
     CHECK_EQ(item, 1);
-    CHECK_EQ(weft_try_recv(full, &item), -EAGAIN); /* no sender was waiting */
-    CHECK_EQ(weft_try_send(empty, &item), 0);
-    CHECK_EQ(weft_try_recv(empty, &item), 0); /* no receiver took it */
+    CHECK_EQ(weft_chan_try_recv(full, &item), -EAGAIN); /* no sender was waiting */
+    CHECK_EQ(weft_chan_try_send(empty, &item), 0);
+    CHECK_EQ(weft_chan_try_recv(empty, &item), 0); /* no receiver took it */
     CHECK_EQ(weft_oneshot_send(&oneshot, &item), 0);
     CHECK_EQ(weft_oneshot_try_recv(&oneshot, &value), 0);
     CHECK_EQ(weft_notify_one(&notify), 0);
-    CHECK_EQ(weft_notify_try(&notify), 0); /* the notification was kept */
-    CHECK_EQ(weft_group_done(&group), 0);
+    CHECK_EQ(weft_notify_try_wait(&notify), 0); /* the notification was kept */
+    CHECK_EQ(weft_group_finish(&group), 0);
     CHECK_EQ(weft_latch_count_down(&latch, 1), 0);
     CHECK_EQ(weft_watch_set(watch, &item), 0);
-    CHECK_EQ(weft_stop_the_world(outer_runtime), 0);
-    CHECK_EQ(weft_start_the_world(outer_runtime), 0);
+    CHECK_EQ(weft_world_stop(outer_runtime), 0);
+    CHECK_EQ(weft_world_start(outer_runtime), 0);
 }
 
 static void tear_down(void)
@@ -331,10 +333,10 @@ static void tear_down(void)
     CHECK_EQ(weft_cancel(outer_task), 0);
     CHECK_EQ(weft_await(outer_task), -ECANCELED);
     CHECK_EQ(weft_runtime_close(outer_runtime, -1), 0);
-    weft_chan_drop(full);
-    weft_chan_drop(empty);
-    weft_broadcast_drop(broadcast);
-    weft_watch_drop(watch);
+    weft_chan_unref(full);
+    weft_chan_unref(empty);
+    weft_broadcast_unref(broadcast);
+    weft_watch_unref(watch);
 }
 
 static void forced_close_inside_a_wait_leaves_nothing(void)
@@ -349,7 +351,7 @@ static void forced_close_inside_a_wait_leaves_nothing(void)
         group = (weft_group){0};
         const uint64_t at_first = blocks_in_use();
         set_up();
-        CHECK_EQ(weft_stop_the_world(outer_runtime), 0); /* or a task would get its turn */
+        CHECK_EQ(weft_world_stop(outer_runtime), 0); /* or a task would get its turn */
         for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
             tap_doing("%s", calls[i].name);
             close_inside(&calls[i], &tour.options); /* once before, for what is allocated once */
@@ -357,7 +359,7 @@ static void forced_close_inside_a_wait_leaves_nothing(void)
             close_inside(&calls[i], &tour.options);
             CHECK_EQ(blocks_in_use(), before);
         }
-        CHECK_EQ(weft_start_the_world(outer_runtime), 0);
+        CHECK_EQ(weft_world_start(outer_runtime), 0);
         check_objects();
         tear_down();
         CHECK_EQ(blocks_in_use(), at_first);
@@ -373,7 +375,7 @@ static intptr_t select_of_many(void *arg)
     weft_case cases[MANY_CASES] = {{0}};
     (void)arg;
     cases[0] = weft_case_time(0);
-    return weft_select(cases, MANY_CASES, 0);
+    return weft_select(cases, MANY_CASES);
 }
 
 static intptr_t try_select_of_many(void *arg)
@@ -381,7 +383,7 @@ static intptr_t try_select_of_many(void *arg)
     weft_case cases[MANY_CASES] = {{0}};
     (void)arg;
     cases[0] = weft_case_time(WEFT_NEVER);
-    return weft_select(cases, MANY_CASES, 1) == -EAGAIN ? 0 : -EIO;
+    return weft_try_select(cases, MANY_CASES) == -EAGAIN ? 0 : -EIO;
 }
 
 /* Yields to the new task, with its handle taken. */
@@ -399,7 +401,7 @@ static intptr_t await_all_new(void *arg)
 static intptr_t race_new(void *arg)
 {
     weft_task *tasks[] = {go(echo, arg), go(echo, arg)};
-    return weft_race(tasks, 2, NULL);
+    return weft_await_first(tasks, 2, NULL);
 }
 
 static const struct call yields[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   weft_blocking runs each function on a thread of the pool. The pool starts threads on
+ * Goal:   weft_blocking_call runs each function on a thread of the pool. The pool starts threads on
  *         demand, up to the limit, and no worker blocks. Every call ends, with the function's
  *         result or with the reason why the function never began.
  * Method: functions that wait at gates, so that the test knows how many are inside at once; the
@@ -43,7 +43,7 @@ static intptr_t pass_gate(void *arg)
 
 static intptr_t call_gate(void *arg)
 {
-    return weft_blocking(pass_gate, arg);
+    return weft_blocking_call(pass_gate, arg);
 }
 
 /* ---- result and context of a call ------------------------------------------------------------ */
@@ -73,11 +73,11 @@ static intptr_t check_results(void *arg)
 {
     (void)arg;
     struct payload payload = {.plain = 21};
-    CHECK_EQ(weft_blocking(check_context, &payload), 43);
+    CHECK_EQ(weft_blocking_call(check_context, &payload), 43);
     CHECK_EQ(payload.plain, 42);
     CHECK(payload.thread != wf_thread_id());
-    CHECK_EQ(weft_blocking(fail_with_eio, NULL), -EIO);
-    CHECK_EQ(weft_blocking(NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_blocking_call(fail_with_eio, NULL), -EIO);
+    CHECK_EQ(weft_blocking_call(NULL, NULL), -EINVAL);
     return 0;
 }
 
@@ -86,9 +86,9 @@ static void blocking_runs_function_on_a_thread_of_its_own(void)
 {
     run_under(EVERYWHERE, check_results);
     struct payload payload = {.plain = 4};
-    CHECK_EQ(weft_blocking(check_context, &payload), 9); /* from a non-worker thread */
+    CHECK_EQ(weft_blocking_call(check_context, &payload), 9); /* from a non-worker thread */
     CHECK_EQ(payload.thread, wf_thread_id());
-    CHECK_EQ(weft_blocking(NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_blocking_call(NULL, NULL), -EINVAL);
 }
 
 static intptr_t run_others_while_blocked(void *arg)
@@ -97,7 +97,7 @@ static intptr_t run_others_while_blocked(void *arg)
     struct gate gate = {0};
     weft_task *caller = go(call_gate, &gate);
     wait_for(&gate.inside, 1);
-    wait_for_state(caller, WEFT_BLOCKED);
+    wait_for_state(caller, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(caller).wait, WEFT_WAIT_BLOCKING);
     CHECK_STR(weft_wait_name(WEFT_WAIT_BLOCKING), "blocking");
     for (int i = 0; i < 100; i++) {
@@ -130,7 +130,7 @@ static intptr_t wait_for_all_started(void *arg)
 
 static intptr_t call_wait_for_all(void *arg)
 {
-    return weft_blocking(wait_for_all_started, arg);
+    return weft_blocking_call(wait_for_all_started, arg);
 }
 
 static intptr_t start_hundred(void *arg)
@@ -142,7 +142,7 @@ static intptr_t start_hundred(void *arg)
         tasks[i] = go(call_wait_for_all, &started);
     }
     CHECK_EQ(weft_await_all(tasks, MANY, NULL), 0);
-    const weft_stats stats = stats_of(weft_runtime_self());
+    const weft_runtime_stats stats = stats_of(weft_runtime_self());
     CHECK_EQ(stats.blocking_done, MANY);
     CHECK_EQ(stats.blocking_waiting, 0);
     CHECK(stats.blocking_threads <= MANY);
@@ -165,7 +165,7 @@ static intptr_t nap(void *arg)
 
 static intptr_t call_nap(void *arg)
 {
-    return weft_blocking(nap, arg);
+    return weft_blocking_call(nap, arg);
 }
 
 static intptr_t nap_hundred_times(void *arg)
@@ -241,7 +241,7 @@ static intptr_t take_ticket(void *arg)
 
 static intptr_t call_take_ticket(void *arg)
 {
-    return weft_blocking(take_ticket, arg);
+    return weft_blocking_call(take_ticket, arg);
 }
 
 static intptr_t queue_behind_gate(void *arg)
@@ -279,7 +279,7 @@ static intptr_t call_in_sequence(void *arg)
 {
     (void)arg;
     for (int i = 0; i < CALLS; i++) {
-        CHECK_EQ(weft_blocking(echo, (void *)(intptr_t)i), i);
+        CHECK_EQ(weft_blocking_call(echo, (void *)(intptr_t)i), i);
         CHECK_EQ(stats_of(weft_runtime_self()).blocking_threads, 1);
     }
     return 0;
@@ -329,7 +329,7 @@ static intptr_t call_often(void *arg)
     struct payload payload = {.plain = 1};
     for (int i = 0; i < ROUNDS; i++) {
         payload.plain = i;
-        CHECK_EQ(weft_blocking(check_context, &payload), 2 * i + 1);
+        CHECK_EQ(weft_blocking_call(check_context, &payload), 2 * i + 1);
         CHECK_EQ(payload.plain, 2 * i);
     }
     raise_by_one(arg);
@@ -363,8 +363,8 @@ static void blocking_job_that_races_idle_timeout_is_not_lost(void)
 
 static intptr_t call_twice(void *arg)
 {
-    intptr_t result = weft_blocking(pass_gate, arg);
-    CHECK_EQ(weft_blocking(echo, NULL), -ECANCELED); /* the cancel is seen at the next wait */
+    intptr_t result = weft_blocking_call(pass_gate, arg);
+    CHECK_EQ(weft_blocking_call(echo, NULL), -ECANCELED); /* the cancel is seen at the next wait */
     return result;
 }
 
@@ -376,13 +376,13 @@ static intptr_t never_called(void *arg)
 
 static intptr_t call_never(void *arg)
 {
-    return weft_blocking(never_called, arg);
+    return weft_blocking_call(never_called, arg);
 }
 
 static intptr_t call_never_with_deadline(void *arg)
 {
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
-    return weft_blocking(never_called, arg);
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
+    return weft_blocking_call(never_called, arg);
 }
 
 static intptr_t cancel_some(void *arg)
@@ -400,8 +400,8 @@ static intptr_t cancel_some(void *arg)
     CHECK_EQ(weft_cancel(queued), 0);
     CHECK_EQ(weft_await(queued), -ECANCELED);
     CHECK_EQ(weft_cancel(running), 0);
-    CHECK_EQ(weft_blocking(NULL, NULL), -EINVAL);
-    wait_for_state(running, WEFT_BLOCKED); /* again: a function that runs cannot be stopped */
+    CHECK_EQ(weft_blocking_call(NULL, NULL), -EINVAL);
+    wait_for_state(running, WEFT_TASK_BLOCKED); /* again: a function that runs cannot be stopped */
     raise_by_one(&gate.open);
     CHECK_EQ(weft_await(running), 5);
     return 0;
@@ -422,7 +422,7 @@ static intptr_t call_echo_after_signal(void *arg)
     while (wf_load_acquire(may_go) == 0) {
         let_others_run();
     }
-    const intptr_t result = weft_blocking(echo, (void *)9);
+    const intptr_t result = weft_blocking_call(echo, (void *)9);
     CHECK(result == 9 || result == -ECANCELED);
     return result;
 }
@@ -466,7 +466,7 @@ static void *close_thread(void *arg)
 }
 
 /* Closes the runtime while some calls run and some wait for a thread. */
-static void close_around_calls(const weft_options *options, int64_t timeout_ns)
+static void close_around_calls(const weft_runtime_options *options, int64_t timeout_ns)
 {
     struct gate gate = {0};
     struct closing closing = {.timeout_ns = timeout_ns};
@@ -529,7 +529,7 @@ static void forced_close_ends_every_blocking_call(void)
 static intptr_t wait_without_end(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_blocking(echo, NULL), 0);
+    CHECK_EQ(weft_blocking_call(echo, NULL), 0);
     weft_notify notify = {0};
     return weft_notify_wait(&notify);
 }
@@ -561,7 +561,7 @@ static intptr_t call_near_thread_end(void *arg)
     (void)arg;
     for (int i = 0; i < 2000; i++) {
         const int64_t until_ns = wf_clock_now() + 40000 + i % 40 * 1000;
-        CHECK_EQ(weft_blocking(echo, (void *)7), 7);
+        CHECK_EQ(weft_blocking_call(echo, (void *)7), 7);
         while (wf_clock_now() < until_ns) { /* about the idle timeout of the thread */
         }
     }
@@ -584,14 +584,14 @@ static intptr_t call_while_it_may_fail(void *arg)
 {
     struct faults *faults = arg;
     faults_begin(faults);
-    const intptr_t result = weft_blocking(echo, (void *)7);
+    const intptr_t result = weft_blocking_call(echo, (void *)7);
     faults_end(faults);
     if (result != 7) {
         CHECK(result == -EAGAIN || result == -ENOMEM);
         CHECK_EQ(stats_of(weft_runtime_self()).blocking_refused, 1);
         faults_refused(faults, 1);
     }
-    CHECK_EQ(weft_blocking(echo, (void *)8), 8);
+    CHECK_EQ(weft_blocking_call(echo, (void *)8), 8);
     return 0;
 }
 
@@ -639,7 +639,7 @@ static intptr_t call_while_thread_becomes_idle(void *arg)
     refusal.runtime = weft_runtime_self();
     refusal.gate = &gate;
     raise_by_one(&refusal.is_armed);
-    CHECK_EQ(weft_blocking(echo, (void *)7), 7);
+    CHECK_EQ(weft_blocking_call(echo, (void *)7), 7);
     wf_store_release(&refusal.is_armed, 0);
     CHECK_EQ(weft_await(first), 5);
     CHECK_EQ(stats_of(refusal.runtime).blocking_threads, 1);
@@ -651,7 +651,7 @@ static intptr_t call_while_thread_becomes_idle(void *arg)
 static intptr_t call_echo_when_armed(void *arg)
 {
     wait_for(&refusal.is_armed, 1);
-    return weft_blocking(echo, arg);
+    return weft_blocking_call(echo, arg);
 }
 
 /* The second caller finds that a thread is being started for the first one, and waits for it. */
@@ -668,7 +668,7 @@ static intptr_t fail_both_calls(void *arg)
     CHECK_EQ(weft_await(tasks[0]), -ENOMEM);
     CHECK_EQ(weft_await(tasks[1]), -ENOMEM);
     wf_store_release(&refusal.is_armed, 0);
-    CHECK_EQ(weft_blocking(echo, (void *)8), 8);
+    CHECK_EQ(weft_blocking_call(echo, (void *)8), 8);
     return 0;
 }
 
@@ -745,7 +745,7 @@ static intptr_t call_after_shut(void *arg)
 {
     struct late_call *late = arg;
     struct wf_blocking *pool = weft_runtime_self()->blocking;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     raise_by_one(&late->is_running);
     bool is_closing = false;
     while (!is_closing) {
@@ -754,7 +754,7 @@ static intptr_t call_after_shut(void *arg)
         wf_lock_release(&pool->lock);
         (void)sched_yield();
     }
-    (void)weft_blocking(count_function, &late->functions);
+    (void)weft_blocking_call(count_function, &late->functions);
     CHECK(false); /* the task is abandoned inside the call */
     return 0;
 }

@@ -46,7 +46,7 @@ static __attribute__((noinline)) void descend(struct descent *descent, int depth
     if (descent->count == 0) { /* no cleanup has run yet */
         descend(descent, depth + 1);
     }
-    weft_cleanup_pop(&cleanup, 0); /* not reached */
+    weft_cleanup_pop(&cleanup, false); /* not reached */
 }
 
 static intptr_t descent(void *arg)
@@ -64,7 +64,7 @@ static intptr_t join_descent(void *arg)
     intptr_t result = 0;
     CHECK_EQ(weft_join(task, &result), 0);
     CHECK_EQ(result, -ERANGE);
-    CHECK_EQ(state_of(task), WEFT_FAILED);
+    CHECK_EQ(state_of(task), WEFT_TASK_FAILED);
     CHECK_EQ(record.count, DEPTH + 1);
     for (int i = 0; i <= DEPTH; i++) {
         CHECK_EQ(record.order[i], DEPTH - i); /* newest first */
@@ -74,7 +74,7 @@ static intptr_t join_descent(void *arg)
     CHECK_EQ(weft_task_message(task, text, 5), (int)strlen("fell 20 deep: ouch"));
     CHECK_STR(text, "fell");
     CHECK_EQ(weft_task_message(task, NULL, 0), (int)strlen("fell 20 deep: ouch"));
-    weft_drop(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -96,7 +96,7 @@ static intptr_t ask_for_messages(void *arg)
     CHECK_EQ(weft_join(task, NULL), 0);
     CHECK_EQ(weft_task_message(task, text, sizeof(text)), 0);
     CHECK_STR(text, "");
-    weft_drop(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -130,9 +130,9 @@ static void note_b(void *arg)
 static void wait_and_note_c(void *arg)
 {
     struct cleanup_log *cleanup_log = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     CHECK_EQ(weft_await(go(echo, (void *)4)), 4);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     cleanup_log->order[cleanup_log->count++] = 'c';
 }
 
@@ -142,9 +142,9 @@ static intptr_t pop_cleanups(void *arg)
     weft_cleanup_push(&cleanup_log->cleanups[0], note_a, cleanup_log);
     weft_cleanup_push(&cleanup_log->cleanups[1], note_b, cleanup_log);
     weft_cleanup_push(&cleanup_log->cleanups[2], wait_and_note_c, cleanup_log);
-    weft_cleanup_pop(&cleanup_log->cleanups[2], 1);
-    weft_cleanup_pop(&cleanup_log->cleanups[1], 0);
-    weft_cleanup_pop(&cleanup_log->cleanups[0], 1);
+    weft_cleanup_pop(&cleanup_log->cleanups[2], true);
+    weft_cleanup_pop(&cleanup_log->cleanups[1], false);
+    weft_cleanup_pop(&cleanup_log->cleanups[0], true);
     return 0;
 }
 
@@ -179,7 +179,7 @@ static intptr_t check_all_cleanups(void *arg)
     wf_atomic_u32 open = {0};
     cleanup_log = (struct cleanup_log){.awaited = go(stand_by, &open)};
     weft_task *task = go(fail_when_cancelled, &cleanup_log);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
     CHECK_STR(cleanup_log.order, "ac");
@@ -225,7 +225,7 @@ static void count_value(void *value)
 
 static intptr_t fail_with_a_value(void *arg)
 {
-    *weft_local(key) = arg;
+    *weft_key_slot(key) = arg;
     weft_fail(-EIO, "%s", "");
 }
 
@@ -240,7 +240,7 @@ static intptr_t check_local_destroyed(void *arg)
 
 static void fail_destroys_task_locals(void)
 {
-    CHECK_EQ(weft_key_new(&key, count_value), 0);
+    CHECK_EQ(weft_key_create(&key, count_value), 0);
     run_under(EVERYWHERE, check_local_destroyed);
 }
 
@@ -313,13 +313,13 @@ static intptr_t fail_before_waiters(void *arg)
         weft_task *waiters[3];
         for (int i = 0; i < 3; i++) {
             waiters[i] = go(join_and_add_100, task);
-            wait_for_state(waiters[i], WEFT_BLOCKED);
+            wait_for_state(waiters[i], WEFT_TASK_BLOCKED);
         }
         raise_by_one(&open);
         for (int i = 0; i < 3; i++) {
             CHECK_EQ(weft_await(waiters[i]), result + 100);
         }
-        CHECK_EQ(state_of(task), is_failing ? WEFT_FAILED : WEFT_COMPLETED);
+        CHECK_EQ(state_of(task), is_failing ? WEFT_TASK_FAILED : WEFT_TASK_COMPLETED);
         CHECK_EQ(weft_await(task), result);
         CHECK_EQ(weft_await(end.gate), 0);
         wf_store_relaxed(&open, 0);
@@ -349,7 +349,7 @@ struct reports {
     wf_atomic_u32 count;
     uint64_t id;
     int error;
-    char name[WEFT_NAME_SIZE];
+    char name[WEFT_TASK_NAME_SIZE];
     char message[64];
 };
 
@@ -404,11 +404,11 @@ static intptr_t yield_after_failure(void *arg)
 {
     (void)arg;
     wf_atomic_u32 failed = {0};
-    weft_drop(go(fail_with_eio, &failed)); /* dropped before its end */
+    weft_task_unref(go(fail_with_eio, &failed)); /* dropped before its end */
     wait_for(&failed, 1);
     weft_task *task = go(fail_with_eio, &failed);
-    wait_for_state(task, WEFT_FAILED);
-    weft_drop(task); /* dropped after its end */
+    wait_for_state(task, WEFT_TASK_FAILED);
+    weft_task_unref(task); /* dropped after its end */
     for (int i = 0; i < 200; i++) {
         (void)weft_yield();
         CHECK_EQ(wf_load_acquire(&late_reports.count), 0); /* this task still runs */
@@ -437,7 +437,7 @@ static intptr_t yield_until_reported(void *arg)
 {
     const struct reports *reports = arg;
     wf_atomic_u32 failed = {0};
-    weft_drop(go(fail_with_eio, &failed));
+    weft_task_unref(go(fail_with_eio, &failed));
     while (wf_load_acquire(&reports->count) == 0) {
         CHECK_EQ(weft_yield(), 0);
     }
@@ -459,7 +459,7 @@ static void failure_report_comes_from_the_monitor_in_a_busy_runtime(void)
 
 static intptr_t drop_task(void *arg)
 {
-    weft_drop(arg);
+    weft_task_unref(arg);
     return 0;
 }
 
@@ -479,12 +479,12 @@ static void failure_report_follows_drop_in_a_quiescent_runtime(void)
         for (uint32_t i = 0; i < 4; i++) {
             weft_task *task = go_into(runtime, fail_with_eio, &failed);
             const uint64_t id = weft_task_id(task);
-            wait_for_state(task, WEFT_FAILED);
+            wait_for_state(task, WEFT_TASK_FAILED);
             while (stats_of(runtime).parked < tour.setting->workers) {
                 (void)sched_yield();
             }
             if (i % 2 == 0) {
-                weft_drop(task);
+                weft_task_unref(task);
             } else {
                 CHECK_EQ(weft_await(go_into(other, drop_task, task)), 0);
             }
@@ -507,7 +507,7 @@ static void report_and_drop(void *context, const weft_failure *failure)
     struct keeper *keeper = context;
     weft_task *kept = keeper->kept;
     keeper->kept = NULL;
-    weft_drop(kept);
+    weft_task_unref(kept);
     record_report(&keeper->reports, failure);
 }
 
@@ -522,7 +522,7 @@ static void failure_report_follows_drop_inside_the_hook(void)
         tour.options.hook_context = &keeper;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         keeper.kept = go_into(runtime, fail_with_eio, &failed);
-        wait_for_state(keeper.kept, WEFT_FAILED);
+        wait_for_state(keeper.kept, WEFT_TASK_FAILED);
         CHECK_EQ(weft_runtime_spawn(runtime, NULL, fail_with_eio, &failed, NULL), 0);
         wait_for(&keeper.reports.count, 2);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
@@ -539,16 +539,16 @@ static intptr_t join_in_every_way(void *arg)
     CHECK_EQ(weft_await(go(fail_with_eio, &failed)), -EIO);
     weft_task *task = go(fail_with_eio, &failed);
     CHECK_EQ(weft_join(task, NULL), 0);
-    weft_drop(task);
+    weft_task_unref(task);
     task = go(fail_with_eio, &failed);
     while (weft_try_join(task, &result) == -EAGAIN) {
         (void)weft_yield();
     }
-    weft_drop(task);
+    weft_task_unref(task);
     weft_task *tasks[2] = {go(fail_with_eio, &failed), go(fail_with_eio, &failed)};
     CHECK_EQ(weft_await_all(tasks, 2, NULL), -EIO);
     weft_task *racers[2] = {go(fail_with_eio, &failed), go(stand_by_or_leave, &never)};
-    CHECK_EQ(weft_race(racers, 2, &result), 0);
+    CHECK_EQ(weft_await_first(racers, 2, &result), 0);
     weft_scope scope;
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_go(&scope, fail_with_eio, &failed), 0);
@@ -587,9 +587,9 @@ static intptr_t cancel_and_drop(void *arg)
         }
         CHECK_EQ(weft_cancel(task), 0);
         weft_task *second = weft_task_ref(task);
-        weft_drop(task);
-        wait_for_state(second, WEFT_CANCELLED);
-        weft_drop(second);
+        weft_task_unref(task);
+        wait_for_state(second, WEFT_TASK_CANCELLED);
+        weft_task_unref(second);
     }
     return 0;
 }
@@ -605,15 +605,15 @@ static intptr_t spawn_a_failure(void *arg)
     weft_task *task = NULL;
     const weft_task_options named = {.name = "hapless"};
     CHECK_EQ(weft_spawn(&task, fail_unseen, arg, &named), 0);
-    wait_for_state(task, WEFT_FAILED); /* or the end of this task would cancel it */
-    weft_drop(task);
+    wait_for_state(task, WEFT_TASK_FAILED); /* or the end of this task would cancel it */
+    weft_task_unref(task);
     return 0;
 }
 
 static void run_without_a_hook(void)
 {
     uint64_t id = 0;
-    CHECK_EQ(weft_run(spawn_a_failure, &id, &(weft_options){.workers = 2}), 0);
+    CHECK_EQ(weft_run(spawn_a_failure, &id, &(weft_runtime_options){.workers = 2}), 0);
 }
 
 static void failure_report_goes_to_stderr_without_a_hook(void)
@@ -636,16 +636,16 @@ struct failing_future {
     bool has_begun;
 };
 
-static weft_poll failing_future_poll(weft_cx *cx, weft_future *future, intptr_t *result)
+static weft_poll_result failing_future_poll(weft_cx *cx, weft_future *future, intptr_t *result)
 {
     struct failing_future *failing_future = (struct failing_future *)(void *)future;
     if (failing_future->has_begun) {
         weft_fail(-EIO, "nothing will come of it");
     }
     failing_future->has_begun = true;
-    CHECK_EQ(weft_poll_future(cx, &failing_future->other.future, result), WEFT_PENDING);
-    weft_wake(weft_cx_waker(cx));
-    return WEFT_PENDING;
+    CHECK_EQ(weft_future_poll(&failing_future->other.future, cx, result), WEFT_POLL_PENDING);
+    weft_waker_wake(weft_cx_waker(cx));
+    return WEFT_POLL_PENDING;
 }
 
 static intptr_t sleep_forever(void *arg)
@@ -658,12 +658,12 @@ static intptr_t await_failing_future(void *other)
 {
     struct failing_future failing_future = {.future = {.poll = failing_future_poll}};
     weft_task_future_init(&failing_future.other, weft_task_ref(other), true);
-    return weft_await_future(&failing_future.future);
+    return weft_future_await(&failing_future.future);
 }
 
 static intptr_t clear_deadline(void *arg)
 {
-    (void)weft_deadline(WEFT_NEVER); /* so that the end of the task checks for leftovers */
+    (void)weft_deadline_set(WEFT_NEVER); /* so that the end of the task checks for leftovers */
     return echo(arg);
 }
 

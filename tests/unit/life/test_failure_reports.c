@@ -39,7 +39,7 @@ static intptr_t drop_many_failures(void *arg)
 static void run_many_failures(void)
 {
     wf_atomic_u32 failed = {0};
-    CHECK_EQ(weft_run(drop_many_failures, &failed, &(weft_options){.workers = 2}), 0);
+    CHECK_EQ(weft_run(drop_many_failures, &failed, &(weft_runtime_options){.workers = 2}), 0);
 }
 
 /* The runtime is quiescent after each of them, and reports it. */
@@ -47,7 +47,7 @@ static void run_failures_one_by_one(void)
 {
     weft_runtime *runtime = NULL;
     wf_atomic_u32 failed = {0};
-    CHECK_EQ(weft_runtime_open(&runtime, &(weft_options){.workers = 2}), 0);
+    CHECK_EQ(weft_runtime_open(&runtime, &(weft_runtime_options){.workers = 2}), 0);
     for (uint32_t i = 0; i < CROWD; i++) {
         CHECK_EQ(weft_runtime_spawn(runtime, NULL, fail_plainly, &failed, NULL), 0);
         wait_for(&failed, i + 1);
@@ -132,7 +132,7 @@ static intptr_t await_what_was_not_started(void *arg)
     CHECK_EQ(weft_await(weft_go(NULL, NULL)), -EINVAL);
     CHECK_EQ(weft_cancel(weft_self()), 0);
     CHECK_EQ(weft_await(weft_go(echo, (void *)3)), -EAGAIN);
-    CHECK_EQ(weft_shield(1), 0); /* weft_run waits for our result */
+    CHECK_EQ(weft_shield_begin(), 0); /* weft_run waits for our result */
     return 0;
 }
 
@@ -148,13 +148,13 @@ static void await_of_null_gives_the_error_of_the_spawn(void)
 static intptr_t spawn_until_refused(void *arg)
 {
     raise_by_one(arg);
-    CHECK_EQ(weft_shield(1), 0); /* it does not see the cancellation of the close */
+    CHECK_EQ(weft_shield_begin(), 0); /* it does not see the cancellation of the close */
     intptr_t rc = 0;
     while (rc == 0) {
         rc = weft_await(weft_go(echo, NULL));
         (void)weft_yield(); /* depth first, the other would not begin */
     }
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return rc;
 }
 

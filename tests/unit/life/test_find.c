@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goal:   weft_task_find returns a handle for each live task of the runtime by its id. The handle
- *         keeps its task, whatever tasks end and begin later.
+ * Goal:   weft_runtime_find_task returns a handle for each live task of the runtime by its id. The
+ *         handle keeps its task, whatever tasks end and begin later.
  * Method: tasks that stay alive while the test finds them; tasks that end during the search; the
  *         end of one task and the begin of another between any two instructions of the reference
  *         count. tests/model/model_state.c exhausts all interleavings.
@@ -40,23 +40,24 @@ static void find_each(weft_runtime *runtime, const struct setting *setting)
         task_args[i] = (struct task_arg){.open = &open};
         weft_task *task = go_into(runtime, work_when_open, &task_args[i]);
         ids[i] = weft_task_id(task);
-        found[i] = weft_task_find(runtime, ids[i]);
+        found[i] = weft_runtime_find_task(runtime, ids[i]);
         CHECK(found[i] == task);
-        weft_drop(task); /* the found handle keeps the task */
+        weft_task_unref(task); /* the found handle keeps the task */
     }
     for (int i = 0; i < COUNT; i++) {
         CHECK_EQ(info_of(found[i]).id, ids[i]);
-        weft_task *again = weft_task_find(runtime, ids[i]);
+        weft_task *again = weft_runtime_find_task(runtime, ids[i]);
         CHECK(again == found[i]);
-        weft_drop(again);
+        weft_task_unref(again);
     }
     raise_by_one(&open);
     for (int i = 0; i < COUNT; i++) {
         CHECK_EQ(weft_join(found[i], NULL), 0);
-        CHECK(weft_task_find(runtime, ids[i]) == NULL); /* ended, although a handle exists */
+        CHECK(weft_runtime_find_task(runtime, ids[i]) ==
+              NULL); /* ended, although a handle exists */
         CHECK_EQ(weft_await(found[i]), ids[i]);
         CHECK_EQ(task_args[i].plain, 7);
-        CHECK(weft_task_find(runtime, ids[i]) == NULL);
+        CHECK(weft_runtime_find_task(runtime, ids[i]) == NULL);
     }
 }
 
@@ -70,14 +71,15 @@ static void find_nothing(weft_runtime *runtime, const struct setting *setting)
 {
     wf_atomic_u32 open = {0};
     weft_runtime *other = NULL;
-    const weft_options options = options_of(setting);
-    CHECK(weft_task_find(runtime, 1) == NULL); /* no task was ever spawned */
+    const weft_runtime_options options = options_of(setting);
+    CHECK(weft_runtime_find_task(runtime, 1) == NULL); /* no task was ever spawned */
     CHECK_EQ(weft_runtime_open(&other, &options), 0);
     weft_task *task = go_into(runtime, stand_by, &open);
-    CHECK(weft_task_find(runtime, 0) == NULL);
-    CHECK(weft_task_find(runtime, UINT64_MAX) == NULL);
-    CHECK(weft_task_find(NULL, weft_task_id(task)) == NULL);
-    CHECK(weft_task_find(other, weft_task_id(task)) == NULL); /* a task of another runtime */
+    CHECK(weft_runtime_find_task(runtime, 0) == NULL);
+    CHECK(weft_runtime_find_task(runtime, UINT64_MAX) == NULL);
+    CHECK(weft_runtime_find_task(NULL, weft_task_id(task)) == NULL);
+    CHECK(weft_runtime_find_task(other, weft_task_id(task)) ==
+          NULL); /* a task of another runtime */
     raise_by_one(&open);
     CHECK_EQ(weft_await(task), 0);
     CHECK_EQ(weft_runtime_close(other, -1), 0);
@@ -112,14 +114,14 @@ static uint64_t wait_for_id(void)
     return id;
 }
 
-/* These tasks have no handle until weft_task_find returns one. */
+/* These tasks have no handle until weft_runtime_find_task returns one. */
 static intptr_t find_detached(void *arg)
 {
     (void)arg;
     wf_atomic_u32 open = {0};
     wf_store_relaxed(&own_id, 0);
     CHECK_EQ(weft_spawn(NULL, publish_id_and_wait, &open, NULL), 0);
-    weft_task *task = weft_task_find(weft_runtime_self(), wait_for_id());
+    weft_task *task = weft_runtime_find_task(weft_runtime_self(), wait_for_id());
     CHECK(task != NULL);
     CHECK(info_of(task).is_detached);
     CHECK_EQ(weft_cancel(task), 0);
@@ -127,14 +129,14 @@ static intptr_t find_detached(void *arg)
 
     wf_store_relaxed(&own_id, 0);
     CHECK_EQ(weft_spawn(NULL, publish_id_and_fail, &open, NULL), 0);
-    task = weft_task_find(weft_runtime_self(), wait_for_id());
+    task = weft_runtime_find_task(weft_runtime_self(), wait_for_id());
     CHECK(task != NULL);
     raise_by_one(&open);
     CHECK_EQ(weft_await(task), -EIO); /* the await has seen the failure, so it is not reported */
-    weft_task *self = weft_task_find(weft_runtime_self(), weft_task_id(weft_self()));
+    weft_task *self = weft_runtime_find_task(weft_runtime_self(), weft_task_id(weft_self()));
     CHECK(self == weft_self());
     CHECK_EQ(weft_await(self), -EDEADLK);
-    weft_drop(self);
+    weft_task_unref(self);
     return 0;
 }
 
@@ -154,15 +156,15 @@ static void task_find_agrees_with_stats_and_runtime_close(void)
         for (unsigned i = 0; i < COUNT; i++) {
             CHECK_EQ(stats_of(runtime).live, i);
             weft_task *task = go_into(runtime, stand_by_or_leave, &never);
-            found[i] = weft_task_find(runtime, weft_task_id(task));
+            found[i] = weft_runtime_find_task(runtime, weft_task_id(task));
             CHECK(found[i] == task);
-            weft_drop(task);
+            weft_task_unref(task);
         }
         CHECK_EQ(stats_of(runtime).live, COUNT);
         CHECK_EQ(stats_of(runtime).total.spawned, COUNT);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
         for (unsigned i = 0; i < COUNT; i++) {
-            CHECK_EQ(state_of(found[i]), WEFT_CANCELLED); /* the handle outlives the runtime */
+            CHECK_EQ(state_of(found[i]), WEFT_TASK_CANCELLED); /* the handle outlives the runtime */
             CHECK_EQ(weft_await(found[i]), -ECANCELED);
         }
     }
@@ -193,7 +195,7 @@ static intptr_t spawn_and_end(void *arg)
         }
         for (int i = 0; i < 8; i++) {
             if (i % 2 == 0) {
-                weft_drop(tasks[i]);
+                weft_task_unref(tasks[i]);
             } else {
                 CHECK(weft_await(tasks[i]) > 0);
             }
@@ -212,7 +214,7 @@ static void find_while_tasks_end(weft_runtime *runtime, const struct setting *se
     weft_task *task = go_into(runtime, spawn_and_end, &is_over);
     for (int found = 0; found < 50;) {
         const uint64_t id = wf_load_acquire(&latest);
-        weft_task *candidate = weft_task_find(runtime, id);
+        weft_task *candidate = weft_runtime_find_task(runtime, id);
         if (candidate != NULL) {
             CHECK_EQ(weft_task_id(candidate), id);
             CHECK_EQ(weft_await(candidate), id); /* no later task in the same memory */
@@ -316,17 +318,17 @@ static intptr_t find_unmade_task(void *arg)
     const struct wf_spawn spawn = {.fn = echo, .has_handle = true};
     const uint64_t live = stats_of(weft_runtime_self()).live;
     struct weft_task *task = NULL;
-    CHECK_EQ(weft_pin(1), 0); /* wf_task_make is [owner] */
+    CHECK_EQ(weft_pin_begin(), 0); /* wf_task_make is [owner] */
     CHECK_EQ(wf_task_make(wf_worker_self(), &spawn, &task), 0);
-    weft_task *found = weft_task_find(weft_runtime_self(), weft_task_id(task));
+    weft_task *found = weft_runtime_find_task(weft_runtime_self(), weft_task_id(task));
     CHECK(found == task);
     CHECK_EQ(weft_try_join(found, NULL), -EAGAIN);
     wf_task_unmake(wf_worker_self(), task);
-    CHECK(weft_task_find(weft_runtime_self(), weft_task_id(found)) == NULL);
-    CHECK_EQ(state_of(found), WEFT_CANCELLED);
+    CHECK(weft_runtime_find_task(weft_runtime_self(), weft_task_id(found)) == NULL);
+    CHECK_EQ(state_of(found), WEFT_TASK_CANCELLED);
     CHECK_EQ(weft_await(found), -ECANCELED);
     CHECK_EQ(stats_of(weft_runtime_self()).live, live);
-    return weft_pin(0);
+    return weft_pin_end();
 }
 
 static void task_find_handle_of_an_unmade_task_reports_cancelled(void)

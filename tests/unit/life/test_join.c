@@ -27,7 +27,7 @@ static intptr_t check_await_errors(void *arg)
     CHECK_EQ(weft_join(NULL, &result), -EINVAL);
     CHECK_EQ(weft_try_join(NULL, &result), -EINVAL);
     CHECK_EQ(weft_cancel(NULL), -EINVAL);
-    weft_drop(NULL);
+    weft_task_unref(NULL);
     return 0;
 }
 
@@ -57,7 +57,7 @@ static intptr_t await_a_batch(void *arg)
  * it. */
 static void await_in_spawn_order_suspends_rarely(void)
 {
-    const weft_options options = {.workers = 1, .no_monitor = true};
+    const weft_runtime_options options = {.workers = 1, .no_monitor = true};
     CHECK_EQ(weft_run(await_a_batch, NULL, &options), 0);
 }
 
@@ -130,7 +130,7 @@ static intptr_t try_before_and_after(void *arg)
         (void)weft_yield();
     }
     CHECK_EQ(result, 0);
-    weft_drop(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -144,7 +144,7 @@ static intptr_t await_failures(void *arg)
     (void)arg;
     wf_atomic_u32 open = {0};
     weft_task *ended = go(echo, (void *)-EIO);
-    wait_for_state(ended, WEFT_FAILED);
+    wait_for_state(ended, WEFT_TASK_FAILED);
     CHECK_EQ(weft_await(ended), -EIO);
     for (int i = 0; i < 20; i++) { /* the joiner waits before the end, or comes after it */
         CHECK_EQ(weft_await(go(echo, (void *)-ENOENT)), -ENOENT);
@@ -216,7 +216,7 @@ static void join_from_all(weft_runtime *runtime, const struct setting *setting)
     }
     wait_for(&joiner_scene.waiting, TASKS + THREADS);
     for (int i = 0; i < TASKS; i++) {
-        wait_for_state(joiners[i], WEFT_BLOCKED);
+        wait_for_state(joiners[i], WEFT_TASK_BLOCKED);
     }
     raise_by_one(&joiner_scene.open);
     for (int i = 0; i < THREADS; i++) {
@@ -321,7 +321,7 @@ static intptr_t await_all_in_order(void *arg)
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go(return_after, &afters[i]);
     }
-    wait_for_state(tasks[7], WEFT_FAILED);
+    wait_for_state(tasks[7], WEFT_TASK_FAILED);
     raise_by_one(&late);
     CHECK_EQ(weft_await_all(tasks, COUNT, results), -EIO);
     for (int i = 0; i < COUNT; i++) {
@@ -344,7 +344,7 @@ static void await_all_returns_results_and_the_first_error_in_order(void)
 
 static intptr_t wait_for_several(void *arg)
 {
-    return weft_race(arg, 2, NULL);
+    return weft_await_first(arg, 2, NULL);
 }
 
 static intptr_t check_race_info(void *arg)
@@ -353,7 +353,7 @@ static intptr_t check_race_info(void *arg)
     wf_atomic_u32 open = {0};
     weft_task *tasks[2] = {go(stand_by, &open), go(stand_by, &open)};
     weft_task *waiter = go(wait_for_several, (void *)tasks);
-    wait_for_state(waiter, WEFT_BLOCKED);
+    wait_for_state(waiter, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(waiter).wait, WEFT_WAIT_TASKS);
     raise_by_one(&open);
     CHECK(weft_await(waiter) >= 0);
@@ -420,7 +420,7 @@ static intptr_t race_three_against_one(void *arg)
             losers[i].started = &started;
             tasks[i] = i == winner ? go(win, &started) : go(lose, &losers[i]);
         }
-        CHECK_EQ(weft_race(tasks, 4, &result), winner);
+        CHECK_EQ(weft_await_first(tasks, 4, &result), winner);
         CHECK_EQ(result, 42);
         for (int i = 0; i < 4; i++) {
             CHECK_EQ(losers[i].has_ended, i == winner ? 0 : 1); /* the race waited for all losers */
@@ -440,17 +440,18 @@ static intptr_t check_race_cases(void *arg)
     (void)arg;
     wf_atomic_u32 never = {0};
     intptr_t result = 99;
-    CHECK_EQ(weft_race(NULL, 0, &result), -EINVAL);
+    CHECK_EQ(weft_await_first(NULL, 0, &result), -EINVAL);
     CHECK_EQ(result, 99);
     weft_task *failing[2] = {go(stand_by_or_leave, &never), go(echo, (void *)-EIO)};
-    CHECK_EQ(weft_race(failing, 2, &result), 1); /* the first task to end wins, even by failure */
+    CHECK_EQ(weft_await_first(failing, 2, &result),
+             1); /* the first task to end wins, even by failure */
     CHECK_EQ(result, -EIO);
     weft_task *ended[2] = {go(stand_by_or_leave, &never), go(echo, (void *)8)};
-    wait_for_state(ended[1], WEFT_COMPLETED);
-    CHECK_EQ(weft_race(ended, 2, &result), 1);
+    wait_for_state(ended[1], WEFT_TASK_COMPLETED);
+    CHECK_EQ(weft_await_first(ended, 2, &result), 1);
     CHECK_EQ(result, 8);
     weft_task *single[1] = {go(echo, (void *)6)};
-    CHECK_EQ(weft_race(single, 1, NULL), 0);
+    CHECK_EQ(weft_await_first(single, 1, NULL), 0);
     return 0;
 }
 
@@ -472,7 +473,7 @@ static void wait_for_several_from_a_thread(weft_runtime *runtime, const struct s
     CHECK(results[0] == 1 && results[1] == 2 && results[2] == 3);
     weft_task *racers[2] = {go_into(runtime, stand_by_or_leave, &never),
                             go_into(runtime, echo, (void *)4)};
-    CHECK_EQ(weft_race(racers, 2, results), 1);
+    CHECK_EQ(weft_await_first(racers, 2, results), 1);
     CHECK_EQ(results[0], 4);
 }
 
@@ -489,13 +490,13 @@ static intptr_t drop_at_each_moment(void *arg)
     enum { ROUNDS = 100 };
     wf_atomic_u32 ended = {0};
     for (int i = 0; i < ROUNDS; i++) {
-        weft_drop(go(count_up, &ended)); /* before its end, or during it */
+        weft_task_unref(go(count_up, &ended)); /* before its end, or during it */
     }
     wait_for(&ended, ROUNDS);
     for (int i = 0; i < ROUNDS; i++) {
         weft_task *task = go(count_up, &ended);
-        wait_for_state(task, WEFT_COMPLETED);
-        weft_drop(task); /* after its end */
+        wait_for_state(task, WEFT_TASK_COMPLETED);
+        weft_task_unref(task); /* after its end */
     }
     return 0;
 }
@@ -509,9 +510,9 @@ static void drop_is_allowed_before_during_and_after_the_end(void)
 static void *drop_many(void *arg)
 {
     for (int i = 0; i < 1000; i++) {
-        weft_drop(weft_task_ref(arg));
+        weft_task_unref(weft_task_ref(arg));
     }
-    weft_drop(arg);
+    weft_task_unref(arg);
     return NULL;
 }
 
@@ -525,7 +526,7 @@ static void share_a_handle(weft_runtime *runtime, const struct setting *setting)
     for (int i = 0; i < THREADS; i++) {
         CHECK_EQ(wf_thread_start(&threads[i], drop_many, weft_task_ref(task), NULL), 0);
     }
-    weft_drop(task);
+    weft_task_unref(task);
     raise_by_one(&open);
     for (int i = 0; i < THREADS; i++) {
         CHECK_EQ(wf_thread_join(threads[i]), 0);
@@ -549,7 +550,7 @@ static void task_handle_outlives_its_runtime(void)
         intptr_t result = 0;
         CHECK_EQ(weft_join(task, &result), 0);
         CHECK_EQ(result, 77);
-        CHECK_EQ(state_of(task), WEFT_COMPLETED);
+        CHECK_EQ(state_of(task), WEFT_TASK_COMPLETED);
         CHECK_EQ(weft_cancel(task), 0);
         CHECK_EQ(weft_await(task), 77);
     }
@@ -588,7 +589,7 @@ static intptr_t await_in_other_runtime(void *arg)
 
 static void await_across(weft_runtime *runtime, const struct setting *setting)
 {
-    weft_options options = options_of(setting);
+    weft_runtime_options options = options_of(setting);
     struct pair here = {.other = NULL};
     CHECK_EQ(weft_runtime_open(&here.other, &options), 0);
     struct pair there = {.other = runtime};

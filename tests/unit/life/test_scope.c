@@ -121,7 +121,7 @@ static void scope_nests_within_a_task_and_its_children(void)
 
 static void end_by_attribute(int *cell)
 {
-    weft_scope scope __attribute__((cleanup(weft_scope_end)));
+    weft_scope scope __attribute__((cleanup(weft_scope_auto_close)));
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_go(&scope, set_to_one, cell), 0);
 }
@@ -135,7 +135,7 @@ static intptr_t end_scopes(void *arg)
     weft_scope scope;
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_close(&scope), 0);
-    weft_scope_end(&scope); /* is closed: no effect */
+    weft_scope_auto_close(&scope); /* is closed: no effect */
     CHECK_EQ(weft_scope_go(&scope, set_to_one, &cell), -EINVAL);
     CHECK_EQ(weft_scope_open(&scope, NULL), 0); /* can be used again */
     CHECK_EQ(weft_scope_go(&scope, set_to_one, &cell), 0);
@@ -344,7 +344,7 @@ static void cancel_from_outside(weft_runtime *runtime, const struct setting *set
     struct shared_scope shared_scope = {.scope = NULL};
     weft_task *owner = go_into(runtime, own_a_scope, &shared_scope);
     wait_for(&shared_scope.is_open, 1);
-    wait_for_state(owner, WEFT_BLOCKED);
+    wait_for_state(owner, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(owner).wait, WEFT_WAIT_SCOPE);
     CHECK_EQ(weft_scope_cancel(shared_scope.scope, -ENOLINK), 0);
     CHECK_EQ(weft_await(owner), -ENOLINK);
@@ -464,7 +464,7 @@ static intptr_t exceed_scope_deadline(void *arg)
     /* The task sees the deadline itself, or the owner cancels it when its close is out of time. */
     CHECK(member.code == -ETIMEDOUT || member.code == -ECANCELED);
     CHECK_EQ(weft_check(), 0); /* only until the close */
-    CHECK_EQ(weft_deadline(WEFT_NEVER), WEFT_NEVER);
+    CHECK_EQ(weft_deadline_set(WEFT_NEVER), WEFT_NEVER);
     return 0;
 }
 
@@ -621,7 +621,7 @@ struct copied_scope {
 
 static intptr_t wait_for_ever(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     raise_by_one(arg);
     while (weft_sleep(WEFT_SECOND) == 0) { /* ends with the forced close */
     }
@@ -634,7 +634,7 @@ static intptr_t open_scope_in_argument(void *arg)
     struct copied_scope *copied = arg;
     CHECK_EQ(weft_scope_open(&copied->scope, NULL), 0);
     CHECK_EQ(weft_scope_go(&copied->scope, wait_for_ever, copied->waiting), 0);
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     raise_by_one(copied->waiting);
     return weft_scope_close(&copied->scope);
 }

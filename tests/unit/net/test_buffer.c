@@ -79,7 +79,7 @@ static ssize_t write_nothing(void *context, const void *bytes, size_t size)
     return 0;
 }
 
-static void check_slice(weft_slice slice, const char *expected)
+static void check_slice(weft_view slice, const char *expected)
 {
     CHECK_EQ(slice.size, strlen(expected));
     CHECK(memcmp(slice.bytes, expected, slice.size) == 0);
@@ -102,7 +102,7 @@ static void reader_line_excludes_its_newline(void)
          * buffer */
         char buffer[10];
         weft_reader reader;
-        weft_slice line;
+        weft_view line;
         tap_doing("pieces of %zu", piece);
         CHECK_EQ(weft_reader_init_fn(&reader, read_source, &source, buffer, sizeof(buffer)), 0);
         for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -122,7 +122,7 @@ static void reader_has_no_line_after_the_last_newline(void)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct source source = source_of(texts[i], 1);
         weft_reader reader;
-        weft_slice line;
+        weft_view line;
         CHECK_EQ(weft_reader_init_fn(&reader, read_source, &source, NULL, 0), 0);
         if (texts[i][0] != '\0') {
             CHECK_EQ(weft_reader_read_line(&reader, &line, 0), 1);
@@ -142,7 +142,7 @@ static void reader_overlong_line_can_still_be_read(void)
         char buffer[8];
         char taken[4];
         weft_reader reader;
-        weft_slice line;
+        weft_view line;
         tap_doing("pieces of %zu", piece);
         CHECK_EQ(weft_reader_init_fn(&reader, read_source, &source, buffer, sizeof(buffer)), 0);
         CHECK_EQ(weft_reader_read_line(&reader, &line, 4), 1);
@@ -166,7 +166,7 @@ static void reader_line_limit_is_capped_at_the_buffer(void)
     struct source source = source_of("12345678\n", 100);
     char buffer[8];
     weft_reader reader;
-    weft_slice line;
+    weft_view line;
     CHECK_EQ(weft_reader_init_fn(&reader, read_source, &source, buffer, sizeof(buffer)), 0);
     CHECK_EQ(weft_reader_read_line(&reader, &line, 1000), -EMSGSIZE);
     CHECK_EQ(weft_reader_read_line(&reader, &line, 0), -EMSGSIZE);
@@ -181,15 +181,15 @@ static void reader_until_includes_the_delimiter(void)
     static const char text[] = "a\0bc\0d";
     struct source source = {.text = text, .size = sizeof(text) - 1, .piece = 2};
     weft_reader reader;
-    weft_slice part;
+    weft_view part;
     CHECK_EQ(weft_reader_init_fn(&reader, read_source, &source, NULL, 0), 0);
-    CHECK_EQ(weft_reader_read_until(&reader, '\0', &part, 0), 1);
+    CHECK_EQ(weft_reader_read_until(&reader, &part, '\0', 0), 1);
     CHECK(part.size == 2 && memcmp(part.bytes, "a\0", 2) == 0);
-    CHECK_EQ(weft_reader_read_until(&reader, '\0', &part, 0), 1);
+    CHECK_EQ(weft_reader_read_until(&reader, &part, '\0', 0), 1);
     CHECK(part.size == 3 && memcmp(part.bytes, "bc\0", 3) == 0);
-    CHECK_EQ(weft_reader_read_until(&reader, '\0', &part, 0), 1);
+    CHECK_EQ(weft_reader_read_until(&reader, &part, '\0', 0), 1);
     check_slice(part, "d"); /* end of input before the delimiter */
-    CHECK_EQ(weft_reader_read_until(&reader, '\0', &part, 0), 0);
+    CHECK_EQ(weft_reader_read_until(&reader, &part, '\0', 0), 0);
     weft_reader_done(&reader);
 }
 
@@ -200,14 +200,14 @@ static void reader_peek_consumes_nothing(void)
     const char *bytes = NULL;
     weft_reader reader;
     CHECK_EQ(weft_reader_init_fn(&reader, read_source, &source, buffer, sizeof(buffer)), 0);
-    CHECK_EQ(weft_reader_peek(&reader, 0, &bytes), 0);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 0), 0);
     CHECK_EQ(source.reads, 0);
-    CHECK_EQ(weft_reader_peek(&reader, 1, &bytes), 2);
-    CHECK_EQ(weft_reader_peek(&reader, 4, &bytes), 4);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 1), 2);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 4), 4);
     CHECK(memcmp(bytes, "abcd", 4) == 0);
-    CHECK_EQ(weft_reader_peek(&reader, 5, &bytes), -EMSGSIZE);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 5), -EMSGSIZE);
     CHECK_EQ(weft_reader_skip(&reader, 3), 3);
-    CHECK_EQ(weft_reader_peek(&reader, 4, &bytes), 3); /* end of input before the fourth byte */
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 4), 3); /* end of input before the fourth byte */
     CHECK(memcmp(bytes, "def", 3) == 0);
     CHECK_EQ(weft_reader_buffered(&reader), 3);
 }
@@ -267,7 +267,7 @@ static void reader_asks_for_the_end_once(void)
 {
     struct source source = source_of("a", 1);
     char byte;
-    weft_slice line;
+    weft_view line;
     weft_reader reader;
     CHECK_EQ(weft_reader_init_fn(&reader, read_source, &source, NULL, 0), 0);
     CHECK_EQ(weft_reader_read_line(&reader, &line, 0), 1);
@@ -289,7 +289,7 @@ static void reader_call_can_be_repeated_after_an_error(void)
     char taken[4];
     const char *bytes;
     weft_reader reader;
-    weft_slice slice;
+    weft_view slice;
     CHECK_EQ(weft_reader_init_fn(&reader, read_source, &source, NULL, 0), 0);
     CHECK_EQ(weft_reader_fill(&reader), 1);
     source.error = -ETIMEDOUT;
@@ -297,12 +297,12 @@ static void reader_call_can_be_repeated_after_an_error(void)
     CHECK_EQ(weft_reader_read_line(&reader, &slice, 0), 1);
     check_slice(slice, "ab");
     source.error = -ECANCELED;
-    CHECK_EQ(weft_reader_read_until(&reader, ':', &slice, 0), -ECANCELED);
-    CHECK_EQ(weft_reader_read_until(&reader, ':', &slice, 0), 1);
+    CHECK_EQ(weft_reader_read_until(&reader, &slice, ':', 0), -ECANCELED);
+    CHECK_EQ(weft_reader_read_until(&reader, &slice, ':', 0), 1);
     check_slice(slice, "cd:");
-    CHECK_EQ(weft_reader_peek(&reader, 1, &bytes), 1);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 1), 1);
     source.error = -ECONNRESET;
-    CHECK_EQ(weft_reader_peek(&reader, 2, &bytes), -ECONNRESET);
+    CHECK_EQ(weft_reader_peek(&reader, &bytes, 2), -ECONNRESET);
     source.error = -ECONNRESET;
     CHECK_EQ(weft_reader_read_exact(&reader, taken, 2), -ECONNRESET);
     CHECK_EQ(weft_reader_read_exact(&reader, taken, 2), 2);
@@ -471,7 +471,7 @@ static intptr_t lines_travel(void *arg)
     (void)arg;
     struct pair pair = pair_new(SOCK_STREAM);
     weft_reader reader;
-    weft_slice line;
+    weft_view line;
     weft_task *task = go(write_lines, (void *)(intptr_t)pair.far);
     CHECK_EQ(weft_reader_init(&reader, pair.near, NULL, 64), 0);
     for (int i = 0; i < LINES; i++) {
@@ -498,14 +498,14 @@ static intptr_t send_line_in_halves(void *arg)
     (void)arg;
     struct pair pair = pair_new(SOCK_STREAM);
     weft_reader reader;
-    weft_slice line;
+    weft_view line;
     CHECK_EQ(weft_reader_init(&reader, pair.near, NULL, 0), 0);
     CHECK_EQ(weft_write(pair.far, "one\ntw", 6), 6);
     CHECK_EQ(weft_reader_read_line(&reader, &line, 0), 1);
     check_slice(line, "one");
-    weft_time old = weft_deadline(weft_in(WEFT_MILLISECOND));
+    weft_time old = weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     CHECK_EQ(weft_reader_read_line(&reader, &line, 0), -ETIMEDOUT);
-    (void)weft_deadline(old);
+    (void)weft_deadline_set(old);
     CHECK_EQ(weft_write(pair.far, "o\n", 2), 2);
     CHECK_EQ(weft_reader_read_line(&reader, &line, 0), 1);
     check_slice(line, "two");

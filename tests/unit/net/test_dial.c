@@ -197,11 +197,11 @@ static intptr_t interrupt_dials(void *arg)
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
     CHECK_EQ(open_count(), before);
-    weft_time old = weft_deadline(weft_in(5 * WEFT_MILLISECOND));
+    weft_time old = weft_deadline_set(weft_time_after(5 * WEFT_MILLISECOND));
     CHECK_EQ(dial_kinds(&targets, "ssss", SOON_NS), -ETIMEDOUT);
     CHECK_EQ(dial_kinds(&targets, "sg", LATE_NS), -ETIMEDOUT);
-    CHECK_EQ(weft_dial(text_of(&targets.addresses[SILENT]).text), -ETIMEDOUT);
-    (void)weft_deadline(old);
+    CHECK_EQ(weft_net_dial(text_of(&targets.addresses[SILENT]).text), -ETIMEDOUT);
+    (void)weft_deadline_set(old);
     CHECK_EQ(open_count(), before);
     targets_done(&targets);
     return 0;
@@ -218,9 +218,9 @@ static intptr_t dial_shielded(void *arg)
 {
     (void)arg;
     struct targets targets = targets_new();
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     check_dialled(&targets, dial_kinds(&targets, "sg", SOON_NS));
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     targets_done(&targets);
     return 0;
 }
@@ -256,18 +256,18 @@ static intptr_t dial_texts(void *arg)
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         tap_doing("\"%s\"", bad[i]);
-        CHECK_EQ(weft_dial(bad[i]), -EINVAL);
+        CHECK_EQ(weft_net_dial(bad[i]), -EINVAL);
     }
-    CHECK_EQ(weft_dial(NULL), -EINVAL);
+    CHECK_EQ(weft_net_dial(NULL), -EINVAL);
     char text[400];
     memset(text, 'a', sizeof(text));
     memcpy(text + 256, ":80", sizeof(":80"));
-    CHECK_EQ(weft_dial(text), -ENAMETOOLONG);
+    CHECK_EQ(weft_net_dial(text), -ENAMETOOLONG);
     memset(text, 'a', sizeof(text));
     text[1] = ':';
     text[66] = '\0';
-    CHECK_EQ(weft_dial(text), -ENAMETOOLONG);
-    CHECK_EQ(weft_dial("unix:@weft-no-listener"), -ECONNREFUSED);
+    CHECK_EQ(weft_net_dial(text), -ENAMETOOLONG);
+    CHECK_EQ(weft_net_dial("unix:@weft-no-listener"), -ECONNREFUSED);
     return 0;
 }
 
@@ -286,7 +286,7 @@ static intptr_t dial_names(void *arg)
     for (size_t i = 0; i < 3; i++) {
         char text[64];
         (void)snprintf(text, sizeof(text), "%s:%u", hosts[i], ntohs(address.as.ip4.sin_port));
-        int near = weft_dial(text);
+        int near = weft_net_dial(text);
         CHECK(near >= 0);
         int far = weft_accept(listener, NULL, NULL);
         CHECK(far >= 0);
@@ -307,17 +307,17 @@ static void dial_accepts_names_of_this_machine(void)
 static intptr_t dial_a_name(void *arg)
 {
     (void)arg;
-    static const weft_listen_options only = {.is_v6only = true};
+    static const weft_net_listen_options only = {.is_v6only = true};
     struct dns dns = {.asked = {0}};
     weft_task *server = dns_start(&dns);
     for (unsigned is_ip6 = 0; is_ip6 < (has_ip6() ? 2u : 1u); is_ip6++) {
-        int listener = weft_listen(is_ip6 ? "[::1]:0" : "127.0.0.1:0", &only);
+        int listener = weft_net_listen(is_ip6 ? "[::1]:0" : "127.0.0.1:0", &only);
         CHECK(listener >= 0);
         char text[64];
         (void)snprintf(text, sizeof(text), "both.test:%u",
                        /* at the same offset in both families */
                        ntohs(local_of(listener).as.ip4.sin_port));
-        int near = weft_dial(text);
+        int near = weft_net_dial(text);
         CHECK(near >= 0);
         int far = weft_accept(listener, NULL, NULL);
         CHECK(far >= 0);
@@ -327,9 +327,9 @@ static intptr_t dial_a_name(void *arg)
         CHECK_EQ(weft_close(near), 0);
         CHECK_EQ(weft_close(far), 0);
         CHECK_EQ(weft_close(listener), 0);
-        CHECK_EQ(weft_dial(text), -ECONNREFUSED);
+        CHECK_EQ(weft_net_dial(text), -ECONNREFUSED);
     }
-    CHECK_EQ(weft_dial("none.test:80"), -ENOENT);
+    CHECK_EQ(weft_net_dial("none.test:80"), -ENOENT);
     dns_stop(&dns, server);
     return 0;
 }
@@ -341,12 +341,12 @@ static void dial_of_a_name_tries_all_its_addresses(void)
     run_under(EVERYWHERE, dial_a_name);
 }
 
-static weft_poll dial_in_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result dial_in_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     (void)cx;
     (void)state;
-    *result = weft_dial("127.0.0.1:1") == -EAGAIN ? 0 : -EIO;
-    return WEFT_READY;
+    *result = weft_net_dial("127.0.0.1:1") == -EAGAIN ? 0 : -EIO;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t spawn_poll(void *arg)
@@ -414,7 +414,7 @@ static intptr_t dial_with_fault(void *arg)
     check_dialled(&targets, dial_kinds(&targets, "g", LATE_NS)); /* allocates the poller */
     const size_t before = open_count();
     faults_begin(faults);
-    int fd = attempt->kinds == NULL ? weft_dial(text.text)
+    int fd = attempt->kinds == NULL ? weft_net_dial(text.text)
                                     : dial_kinds(&targets, attempt->kinds, SOON_NS);
     faults_end(faults);
     if (fd < 0) {
@@ -459,7 +459,7 @@ static void dial_without_memory_closes_the_connection(void)
     struct text text = text_of(&address);
     const size_t before = open_count();
     wf_fault_arm(2); /* after the socket */
-    CHECK_EQ(weft_dial(text.text), -ENOMEM);
+    CHECK_EQ(weft_net_dial(text.text), -ENOMEM);
     wf_fault_arm(0);
     CHECK_EQ(open_count(), before);
     CHECK_EQ(close(listener), 0);

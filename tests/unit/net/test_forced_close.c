@@ -77,7 +77,7 @@ static intptr_t call_read_full(struct scene *scene)
 
 static intptr_t call_socket_recv(struct scene *scene)
 {
-    return weft_socket_recv(scene->pair.near, scene->buffer, TEXT, 0);
+    return weft_recv(scene->pair.near, scene->buffer, TEXT, 0);
 }
 
 static intptr_t call_recvfrom(struct scene *scene)
@@ -114,7 +114,7 @@ static intptr_t call_write_all(struct scene *scene)
 static intptr_t call_socket_send(struct scene *scene)
 {
     fill(scene->pair.near);
-    return weft_socket_send(scene->pair.near, scene->buffer, TEXT, 0);
+    return weft_send(scene->pair.near, scene->buffer, TEXT, 0);
 }
 
 static intptr_t call_sendto(struct scene *scene)
@@ -133,21 +133,21 @@ static intptr_t call_sendmsg(struct scene *scene)
 
 static intptr_t call_poll_fd(struct scene *scene)
 {
-    return weft_poll_fd(scene->pair.near, POLLIN);
+    return weft_fd_wait(scene->pair.near, POLLIN);
 }
 
 static intptr_t call_fd_future(struct scene *scene)
 {
     weft_wait_future future;
-    weft_fd_future(&future, scene->pair.near, POLLIN);
-    return weft_await_future(&future.future);
+    weft_fd_wait_future(&future, scene->pair.near, POLLIN);
+    return weft_future_await(&future.future);
 }
 
 static intptr_t call_select(struct scene *scene)
 {
     weft_case cases[] = {weft_case_fd(scene->pair.near, POLLIN),
                          weft_case_signal(&scene->signals, NULL)};
-    return weft_select(cases, 2, 0);
+    return weft_select(cases, 2);
 }
 
 static intptr_t call_accept(struct scene *scene)
@@ -178,7 +178,7 @@ static intptr_t call_connect_crowded(struct scene *scene)
 static intptr_t call_reader(struct scene *scene)
 {
     weft_reader reader;
-    weft_slice line;
+    weft_view line;
     CHECK_EQ(weft_reader_init(&reader, scene->pair.near, scene->buffer, TEXT), 0);
     return weft_reader_read_line(&reader, &line, 0);
 }
@@ -194,12 +194,12 @@ static intptr_t call_writer(struct scene *scene)
 
 static intptr_t call_copy(struct scene *scene)
 {
-    return weft_copy(scene->pair.near, scene->pair.near, 1, NULL); /* by a buffer */
+    return weft_fd_copy(scene->pair.near, scene->pair.near, 1, NULL); /* by a buffer */
 }
 
 static intptr_t call_dial_one(struct scene *scene)
 {
-    return weft_dial(text_of(&scene->silent).text);
+    return weft_net_dial(text_of(&scene->silent).text);
 }
 
 static intptr_t call_dial_race(struct scene *scene)
@@ -265,20 +265,20 @@ static intptr_t call_fdatasync(struct scene *scene)
 
 static intptr_t call_copy_file(struct scene *scene)
 {
-    return weft_copy(scene->pair.near, scene->file, 1, NULL);
+    return weft_fd_copy(scene->pair.near, scene->file, 1, NULL);
 }
 
 static intptr_t call_resolve(struct scene *scene)
 {
-    weft_addrs *found;
+    weft_address_list *found;
     (void)scene;
-    return weft_resolve("localhost", "80", &found);
+    return weft_net_resolve(&found, "localhost", "80");
 }
 
 static intptr_t call_dial_name(struct scene *scene)
 {
     (void)scene;
-    return weft_dial("localhost:1");
+    return weft_net_dial("localhost:1");
 }
 
 static int child_start(weft_child **out)
@@ -408,9 +408,9 @@ static intptr_t run_hog(void *arg)
 static intptr_t run_call(void *arg)
 {
     struct scene *scene = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     if (scene->hog != NULL) {
-        weft_drop(go(run_hog, scene->hog)); /* it runs when this task waits */
+        weft_task_unref(go(run_hog, scene->hog)); /* it runs when this task waits */
     }
     const intptr_t rc = scene->call->run(scene);
     if (scene->call->run == call_open && rc >= 0) {
@@ -421,16 +421,17 @@ static intptr_t run_call(void *arg)
 
 static void wait_until_it_waits(const weft_task *task)
 {
-    enum weft_state state;
+    enum weft_task_state state;
     do {
         let_others_run();
         state = state_of(task);
-    } while (state < WEFT_BLOCKED);
+    } while (state < WEFT_TASK_BLOCKED);
 }
 
 /* ---- what never comes ------------------------------------------------------------------------ */
 
-static void abandon_waits(const struct stage *stage, const weft_options *options, weft_child *child)
+static void abandon_waits(const struct stage *stage, const weft_runtime_options *options,
+                          weft_child *child)
 {
     struct scene scenes[COUNT(waits)];
     weft_task *tasks[COUNT(waits)];
@@ -481,8 +482,8 @@ static void forced_close_leaves_nothing_of_calls_that_wait(void)
 static intptr_t accept_without_descriptors(void *arg)
 {
     struct rlimit none;
-    CHECK_EQ(weft_shield(1), 0);
-    CHECK_EQ(weft_poll_fd(STDOUT_FILENO, POLLOUT), POLLOUT); /* the poller is open */
+    CHECK_EQ(weft_shield_begin(), 0);
+    CHECK_EQ(weft_fd_wait(STDOUT_FILENO, POLLOUT), POLLOUT); /* the poller is open */
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &none), 0);
     none.rlim_cur = 3;
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -531,8 +532,8 @@ static intptr_t hold_thread(void *arg)
 
 static intptr_t hold_pool(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
-    return weft_blocking(hold_thread, arg);
+    CHECK_EQ(weft_shield_begin(), 0);
+    return weft_blocking_call(hold_thread, arg);
 }
 
 struct closing {
@@ -566,7 +567,7 @@ static void close_by_force(weft_runtime *runtime, struct hog *hog)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-static void abandon_queued(const struct stage *stage, const weft_options *options)
+static void abandon_queued(const struct stage *stage, const weft_runtime_options *options)
 {
     struct scene scenes[COUNT(pooled)];
     weft_task *tasks[COUNT(pooled)];
@@ -633,7 +634,7 @@ static void wait_for_call(weft_runtime *runtime, const weft_task *task, const st
 }
 
 static void abandon_completed(const struct stage *stage, const struct call *call,
-                              const weft_options *options)
+                              const weft_runtime_options *options)
 {
     weft_runtime *runtime = NULL;
     struct hog hog = {{0}, {0}};
@@ -700,14 +701,14 @@ static void report_drain(void *context, int signal)
     CHECK_EQ(sem_post(&server->is_ending), 0);
     if (server->has_ended) {
         CHECK_EQ(weft_write(server->pair.far, "x", 1), 1);
-        CHECK_EQ(weft_shield(1), 0);
+        CHECK_EQ(weft_shield_begin(), 0);
         (void)weft_sleep(WEFT_NEVER); /* ends with the runtime */
     }
 }
 
 static intptr_t read_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return read_some(arg);
 }
 
@@ -715,16 +716,16 @@ static intptr_t serve_until_drained(void *arg)
 {
     struct server *server = arg;
     weft_scope scope;
-    const weft_drain_options options = {
+    const weft_scope_drain_options options = {
         .signals = server->signals, .on_begin = report_drain, .context = server};
-    const int listener = weft_listen("127.0.0.1:0", NULL);
+    const int listener = weft_net_listen("127.0.0.1:0", NULL);
     CHECK(listener >= 0);
     CHECK_EQ(weft_scope_open(&scope, NULL), 0);
     CHECK_EQ(weft_scope_spawn(&scope, read_shielded, &server->reader, NULL), 0);
-    return weft_drain(&scope, listener, &options);
+    return weft_scope_drain(&scope, listener, &options);
 }
 
-static void abandon_drain(const sigset_t *set, const weft_options *options, bool has_ended)
+static void abandon_drain(const sigset_t *set, const weft_runtime_options *options, bool has_ended)
 {
     weft_runtime *runtime = NULL;
     struct pair pair = pair_new(SOCK_STREAM);

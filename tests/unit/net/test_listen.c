@@ -69,7 +69,7 @@ static void connect_to(int listener)
     check_connected(near, far);
     weft_address near_address = local_of(near);
     weft_address peer;
-    CHECK_EQ(weft_peer_address(far, &peer), 0);
+    CHECK_EQ(weft_address_peer(&peer, far), 0);
     check_equal(&peer, &near_address);
     CHECK_EQ(weft_close(near), 0);
     CHECK_EQ(weft_close(far), 0);
@@ -96,7 +96,7 @@ static intptr_t listen_everywhere(void *arg)
         CHECK_EQ(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
         CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
         weft_address peer;
-        CHECK_EQ(weft_peer_address(fd, &peer), -ENOTCONN);
+        CHECK_EQ(weft_address_peer(&peer, fd), -ENOTCONN);
         connect_to(fd);
         CHECK_EQ(weft_close(fd), 0);
     }
@@ -138,7 +138,7 @@ static void listen_works_in_a_thread(void)
 static intptr_t exchange_datagrams(void *arg)
 {
     (void)arg;
-    static const weft_listen_options options = {.is_datagram = true};
+    static const weft_net_listen_options options = {.is_datagram = true};
     const struct folder folder = folder_new();
     const char *const texts[] = {"127.0.0.1:0", folder.address};
     char name[64];
@@ -146,8 +146,8 @@ static intptr_t exchange_datagrams(void *arg)
     for (size_t i = 0; i < 2; i++) {
         char text[8];
         weft_address from = {.size = sizeof(from.as)};
-        int one = weft_listen(texts[i], &options);
-        int other = weft_listen(i == 0 ? "127.0.0.1:0" : name, &options);
+        int one = weft_net_listen(texts[i], &options);
+        int other = weft_net_listen(i == 0 ? "127.0.0.1:0" : name, &options);
         CHECK(one >= 0);
         CHECK(other >= 0);
         weft_address to = local_of(one);
@@ -172,12 +172,12 @@ static void listen_datagrams_carry_addresses(void)
 
 static void listen_reuse_port_needs_both_sockets(void)
 {
-    static const weft_listen_options shares = {.size = sizeof(shares), .reuses_port = true};
-    int one = weft_listen("127.0.0.1:0", &shares);
+    static const weft_net_listen_options shares = {.size = sizeof(shares), .reuses_port = true};
+    int one = weft_net_listen("127.0.0.1:0", &shares);
     CHECK(one >= 0);
     struct text text = local_text(one);
-    CHECK_EQ(weft_listen(text.text, NULL), -EADDRINUSE);
-    int other = weft_listen(text.text, &shares);
+    CHECK_EQ(weft_net_listen(text.text, NULL), -EADDRINUSE);
+    int other = weft_net_listen(text.text, &shares);
     CHECK(other >= 0);
     CHECK_EQ(weft_close(one), 0);
     CHECK_EQ(weft_close(other), 0);
@@ -187,8 +187,8 @@ static void listen_reuse_port_needs_both_sockets(void)
 static void listen_connections_inherit_options(void)
 {
     for (unsigned is_on = 0; is_on < 2; is_on++) {
-        const weft_listen_options options = {.has_nodelay = is_on, .has_keepalive = is_on};
-        int listener = weft_listen("127.0.0.1:0", &options);
+        const weft_net_listen_options options = {.has_nodelay = is_on, .has_keepalive = is_on};
+        int listener = weft_net_listen("127.0.0.1:0", &options);
         CHECK(listener >= 0);
         weft_address address = local_of(listener);
         int near = connecting(&address);
@@ -205,8 +205,8 @@ static void listen_connections_inherit_options(void)
 
 static void listen_backlog_is_the_requested_one(void)
 {
-    static const weft_listen_options options = {.backlog = 1};
-    int listener = weft_listen("127.0.0.1:0", &options);
+    static const weft_net_listen_options options = {.backlog = 1};
+    int listener = weft_net_listen("127.0.0.1:0", &options);
     CHECK(listener >= 0);
     struct tcp_info info;
     socklen_t size = sizeof(info);
@@ -222,8 +222,8 @@ static void listen_backlog_is_the_requested_one(void)
 static void listen_port_can_be_reused_at_once(void)
 {
     for (unsigned is_datagram = 0; is_datagram < 2; is_datagram++) {
-        const weft_listen_options options = {.is_datagram = is_datagram};
-        int listener = weft_listen("127.0.0.1:0", &options);
+        const weft_net_listen_options options = {.is_datagram = is_datagram};
+        int listener = weft_net_listen("127.0.0.1:0", &options);
         CHECK(listener >= 0);
         CHECK_EQ(option_of(listener, SOL_SOCKET, SO_REUSEADDR), !is_datagram);
         CHECK_EQ(option_of(listener, SOL_SOCKET, SO_REUSEPORT), 0);
@@ -237,8 +237,8 @@ static void listen_ip6_accepts_ip4_unless_disabled(void)
         tap_skip("this machine has no IPv6");
     }
     for (unsigned is_v6only = 0; is_v6only < 2; is_v6only++) {
-        const weft_listen_options options = {.is_v6only = is_v6only};
-        int listener = weft_listen(":0", &options);
+        const weft_net_listen_options options = {.is_v6only = is_v6only};
+        int listener = weft_net_listen(":0", &options);
         CHECK(listener >= 0);
         CHECK_EQ(option_of(listener, IPPROTO_IPV6, IPV6_V6ONLY), is_v6only);
         const in_port_t port = local_of(listener).as.ip6.sin6_port;
@@ -258,34 +258,34 @@ static void listen_ip6_accepts_ip4_unless_disabled(void)
 
 static void listen_refuses_bad_options(void)
 {
-    CHECK_EQ(weft_listen("127.0.0.1:0", &(weft_listen_options){.size = 1}), -EINVAL);
-    CHECK_EQ(weft_listen("127.0.0.1:0", &(weft_listen_options){.backlog = -1}), -EINVAL);
-    CHECK_EQ(weft_listen(NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_listen("localhost:0", NULL), -EINVAL);
-    CHECK_EQ(weft_listen("192.0.2.1:0", NULL), -EADDRNOTAVAIL);
+    CHECK_EQ(weft_net_listen("127.0.0.1:0", &(weft_net_listen_options){.size = 1}), -EINVAL);
+    CHECK_EQ(weft_net_listen("127.0.0.1:0", &(weft_net_listen_options){.backlog = -1}), -EINVAL);
+    CHECK_EQ(weft_net_listen(NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_net_listen("localhost:0", NULL), -EINVAL);
+    CHECK_EQ(weft_net_listen("192.0.2.1:0", NULL), -EADDRNOTAVAIL);
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
 static void listen_replaces_a_stale_path_only_on_request(void)
 {
-    static const weft_listen_options replaces = {.unlinks_stale = true};
-    static const weft_listen_options datagrams = {.unlinks_stale = true, .is_datagram = true};
+    static const weft_net_listen_options replaces = {.unlinks_stale = true};
+    static const weft_net_listen_options datagrams = {.unlinks_stale = true, .is_datagram = true};
     const struct folder folder = folder_new();
     int fd = listening(folder.address);
-    CHECK_EQ(weft_listen(folder.address, &replaces), -EADDRINUSE); /* another socket listens */
-    CHECK_EQ(weft_listen(folder.address, &datagrams), -EADDRINUSE);
+    CHECK_EQ(weft_net_listen(folder.address, &replaces), -EADDRINUSE); /* another socket listens */
+    CHECK_EQ(weft_net_listen(folder.address, &datagrams), -EADDRINUSE);
     CHECK_EQ(weft_close(fd), 0);
-    CHECK_EQ(weft_listen(folder.address, NULL),
+    CHECK_EQ(weft_net_listen(folder.address, NULL),
              -EADDRINUSE); /* no socket listens, and the path exists */
-    fd = weft_listen(folder.address, &replaces);
+    fd = weft_net_listen(folder.address, &replaces);
     CHECK(fd >= 0);
     weft_address address = local_of(fd);
     int near = connecting(&address);
     CHECK(near >= 0);
     CHECK_EQ(weft_close(near), 0);
     CHECK_EQ(weft_close(fd), 0);
-    fd = weft_listen(folder.address, &datagrams);
+    fd = weft_net_listen(folder.address, &datagrams);
     CHECK(fd >= 0);
     CHECK_EQ(weft_close(fd), 0);
     folder_done(&folder);
@@ -293,11 +293,11 @@ static void listen_replaces_a_stale_path_only_on_request(void)
 
 static void listen_never_replaces_a_file_that_is_no_socket(void)
 {
-    static const weft_listen_options replaces = {.unlinks_stale = true};
+    static const weft_net_listen_options replaces = {.unlinks_stale = true};
     const struct folder folder = folder_new();
     int file = open(folder.socket, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     CHECK(file >= 0);
-    CHECK_EQ(weft_listen(folder.address, &replaces), -EADDRINUSE);
+    CHECK_EQ(weft_net_listen(folder.address, &replaces), -EADDRINUSE);
     struct stat status;
     CHECK_EQ(stat(folder.socket, &status), 0);
     CHECK(S_ISREG(status.st_mode));
@@ -310,17 +310,17 @@ static void listen_never_replaces_a_file_that_is_no_socket(void)
 static void socket_options_can_be_set_later(void)
 {
     struct pair pair = tcp_pair_new();
-    CHECK_EQ(weft_socket_nodelay(pair.near, true), 0);
+    CHECK_EQ(weft_socket_set_nodelay(pair.near, true), 0);
     CHECK_EQ(option_of(pair.near, IPPROTO_TCP, TCP_NODELAY), 1);
-    CHECK_EQ(weft_socket_nodelay(pair.near, false), 0);
+    CHECK_EQ(weft_socket_set_nodelay(pair.near, false), 0);
     CHECK_EQ(option_of(pair.near, IPPROTO_TCP, TCP_NODELAY), 0);
-    CHECK_EQ(weft_socket_keepalive(pair.near, 17), 0);
+    CHECK_EQ(weft_socket_set_keepalive(pair.near, 17), 0);
     CHECK_EQ(option_of(pair.near, SOL_SOCKET, SO_KEEPALIVE), 1);
     CHECK_EQ(option_of(pair.near, IPPROTO_TCP, TCP_KEEPIDLE), 17);
     CHECK_EQ(option_of(pair.near, IPPROTO_TCP, TCP_KEEPINTVL), 17);
-    CHECK_EQ(weft_socket_keepalive(pair.near, 32767), 0);
-    CHECK_EQ(weft_socket_keepalive(pair.near, 32768), -EINVAL);
-    CHECK_EQ(weft_socket_keepalive(pair.near, 0), 0);
+    CHECK_EQ(weft_socket_set_keepalive(pair.near, 32767), 0);
+    CHECK_EQ(weft_socket_set_keepalive(pair.near, 32768), -EINVAL);
+    CHECK_EQ(weft_socket_set_keepalive(pair.near, 0), 0);
     CHECK_EQ(option_of(pair.near, SOL_SOCKET, SO_KEEPALIVE), 0);
     CHECK_EQ(weft_close(pair.near), 0);
     CHECK_EQ(weft_close(pair.far), 0);
@@ -331,32 +331,33 @@ static void socket_calls_refuse_other_descriptors(void)
     weft_address address;
     int fds[2];
     CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
-    CHECK_EQ(weft_local_address(fds[0], &address), -ENOTSOCK);
-    CHECK_EQ(weft_peer_address(fds[0], &address), -ENOTSOCK);
-    CHECK_EQ(weft_local_address(fds[0], NULL), -EINVAL);
-    CHECK_EQ(weft_socket_nodelay(fds[0], true), -ENOTSOCK);
-    CHECK_EQ(weft_socket_keepalive(fds[0], 1), -ENOTSOCK);
-    CHECK_EQ(weft_socket_keepalive(-1, 1), -EBADF);
-    CHECK_EQ(weft_local_address(-1, &address), -EBADF);
-    CHECK_EQ(weft_peer_address(-1, &address), -EBADF);
+    CHECK_EQ(weft_address_local(&address, fds[0]), -ENOTSOCK);
+    CHECK_EQ(weft_address_peer(&address, fds[0]), -ENOTSOCK);
+    CHECK_EQ(weft_address_local(NULL, fds[0]), -EINVAL);
+    CHECK_EQ(weft_socket_set_nodelay(fds[0], true), -ENOTSOCK);
+    CHECK_EQ(weft_socket_set_keepalive(fds[0], 1), -ENOTSOCK);
+    CHECK_EQ(weft_socket_set_keepalive(-1, 1), -EBADF);
+    CHECK_EQ(weft_address_local(&address, -1), -EBADF);
+    CHECK_EQ(weft_address_peer(&address, -1), -EBADF);
     CHECK_EQ(weft_close(fds[0]), 0);
     CHECK_EQ(weft_close(fds[1]), 0);
-    CHECK_EQ(weft_socket_nodelay(fds[0], true), -EBADF);
+    CHECK_EQ(weft_socket_set_nodelay(fds[0], true), -EBADF);
 }
 
 /* ---- injected failures ----------------------------------------------------------------------- */
 
 #ifdef WF_TEST_HOOKS
 
-static void listen_once(struct faults *faults, const char *text, const weft_listen_options *options)
+static void listen_once(struct faults *faults, const char *text,
+                        const weft_net_listen_options *options)
 {
     const size_t before = open_count();
     faults_begin(faults);
-    int fd = weft_listen(text, options);
+    int fd = weft_net_listen(text, options);
     faults_end(faults);
     if (fd >= 0) {
         CHECK_EQ(close(fd), 0);
-        CHECK_EQ(weft_forget(fd), 0);
+        CHECK_EQ(weft_fd_forget(fd), 0);
     } else {
         faults->refused++;
         CHECK(faults->what != NULL);
@@ -366,7 +367,7 @@ static void listen_once(struct faults *faults, const char *text, const weft_list
 
 static void listen_failure_leaves_nothing_open(void)
 {
-    static const weft_listen_options all = {
+    static const weft_net_listen_options all = {
         .reuses_port = true, .has_nodelay = true, .has_keepalive = true, .unlinks_stale = true};
     const struct folder folder = folder_new();
     const char *const texts[] = {"127.0.0.1:0", ":0", folder.address};
@@ -391,16 +392,16 @@ static void socket_queries_report_every_injected_failure(void)
 {
     struct pair pair = tcp_pair_new();
     weft_address address = {.size = 7};
-    CHECK_EQ(weft_socket_nodelay(pair.near, false), 0); /* its kind is known afterwards */
+    CHECK_EQ(weft_socket_set_nodelay(pair.near, false), 0); /* its kind is known afterwards */
     wf_fault_arm(1);
-    CHECK_EQ(weft_local_address(pair.near, &address), -ENOBUFS);
+    CHECK_EQ(weft_address_local(&address, pair.near), -ENOBUFS);
     wf_fault_arm(1);
-    CHECK_EQ(weft_peer_address(pair.near, &address), -ENOBUFS);
+    CHECK_EQ(weft_address_peer(&address, pair.near), -ENOBUFS);
     wf_fault_arm(1);
-    CHECK_EQ(weft_socket_nodelay(pair.near, true), -ENOBUFS);
+    CHECK_EQ(weft_socket_set_nodelay(pair.near, true), -ENOBUFS);
     for (uint64_t nth = 1; nth <= 3; nth++) {
         wf_fault_arm(nth);
-        CHECK_EQ(weft_socket_keepalive(pair.near, 5), -ENOBUFS);
+        CHECK_EQ(weft_socket_set_keepalive(pair.near, 5), -ENOBUFS);
     }
     wf_fault_arm(0);
     CHECK_EQ(address.size, 7);

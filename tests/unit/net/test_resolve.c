@@ -24,11 +24,11 @@ static void check_loopback(const weft_address *address, unsigned port)
 
 static void check_number(const char *host, const char *service, const char *expected)
 {
-    weft_addrs *addrs = NULL;
-    CHECK_EQ(weft_resolve(host, service, &addrs), 0);
+    weft_address_list *addrs = NULL;
+    CHECK_EQ(weft_net_resolve(&addrs, host, service), 0);
     CHECK_EQ(addrs->count, 1);
     CHECK_STR(text_of(&addrs->list[0]).text, expected);
-    weft_addrs_free(addrs);
+    weft_address_list_free(addrs);
 }
 
 static intptr_t resolve_numbers(void *arg)
@@ -51,22 +51,22 @@ static intptr_t resolve_bad_services(void *arg)
 {
     (void)arg;
     static const char *const services[] = {"65536", "99999999999999999999", "-1", "+1", " 80", ""};
-    weft_addrs *const untouched = (weft_addrs *)(void *)&arg;
-    weft_addrs *addrs = untouched;
+    weft_address_list *const untouched = (weft_address_list *)(void *)&arg;
+    weft_address_list *addrs = untouched;
     for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
-        CHECK_EQ(weft_resolve("localhost", services[i], &addrs), -EINVAL);
-        CHECK_EQ(weft_resolve("127.0.0.1", services[i], &addrs), -EINVAL);
+        CHECK_EQ(weft_net_resolve(&addrs, "localhost", services[i]), -EINVAL);
+        CHECK_EQ(weft_net_resolve(&addrs, "127.0.0.1", services[i]), -EINVAL);
     }
-    CHECK_EQ(weft_resolve("127.0.0.1", "080", &addrs), -EINVAL); /* a number has one spelling */
-    CHECK_EQ(weft_resolve("127.1", "80", &addrs), -EINVAL);
-    CHECK_EQ(weft_resolve("0x7f.1", "80", &addrs), -EINVAL);
-    CHECK_EQ(weft_resolve("2130706433", "80", &addrs), -EINVAL);
-    CHECK_EQ(weft_resolve(NULL, "80", &addrs), -EINVAL);
-    CHECK_EQ(weft_resolve("", "80", &addrs), -EINVAL);
-    CHECK_EQ(weft_resolve("localhost", "80", NULL), -EINVAL);
-    CHECK_EQ(weft_resolve("localhost", "weft-no-such-service", &addrs), -ENOENT);
+    CHECK_EQ(weft_net_resolve(&addrs, "127.0.0.1", "080"), -EINVAL); /* a number has one spelling */
+    CHECK_EQ(weft_net_resolve(&addrs, "127.1", "80"), -EINVAL);
+    CHECK_EQ(weft_net_resolve(&addrs, "0x7f.1", "80"), -EINVAL);
+    CHECK_EQ(weft_net_resolve(&addrs, "2130706433", "80"), -EINVAL);
+    CHECK_EQ(weft_net_resolve(&addrs, NULL, "80"), -EINVAL);
+    CHECK_EQ(weft_net_resolve(&addrs, "", "80"), -EINVAL);
+    CHECK_EQ(weft_net_resolve(NULL, "localhost", "80"), -EINVAL);
+    CHECK_EQ(weft_net_resolve(&addrs, "localhost", "weft-no-such-service"), -ENOENT);
     CHECK(addrs == untouched);
-    weft_addrs_free(NULL);
+    weft_address_list_free(NULL);
     return 0;
 }
 
@@ -77,9 +77,9 @@ static void resolve_refuses_bad_services(void)
 
 static intptr_t resolve_localhost(void *arg)
 {
-    weft_addrs *addrs;
+    weft_address_list *addrs;
     (void)arg;
-    int rc = weft_resolve("localhost", "8080", &addrs);
+    int rc = weft_net_resolve(&addrs, "localhost", "8080");
     if (rc != 0) {
         return rc;
     }
@@ -87,7 +87,7 @@ static intptr_t resolve_localhost(void *arg)
     for (size_t i = 0; i < addrs->count; i++) {
         check_loopback(&addrs->list[i], 8080);
     }
-    weft_addrs_free(addrs);
+    weft_address_list_free(addrs);
     return 0;
 }
 
@@ -123,13 +123,13 @@ static void resolve_in_a_thread_runs_inline(void)
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-static weft_poll resolve_in_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result resolve_in_poll(weft_cx *cx, void *state, intptr_t *result)
 {
-    weft_addrs *addrs;
+    weft_address_list *addrs;
     (void)cx;
     (void)state;
-    *result = weft_resolve("localhost", NULL, &addrs) == -EAGAIN ? 0 : -EIO;
-    return WEFT_READY;
+    *result = weft_net_resolve(&addrs, "localhost", NULL) == -EAGAIN ? 0 : -EIO;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t spawn_poll(void *arg)
@@ -163,15 +163,15 @@ static intptr_t pass_gate(void *arg)
 
 static intptr_t call_gate(void *arg)
 {
-    return weft_blocking(pass_gate, arg);
+    return weft_blocking_call(pass_gate, arg);
 }
 
 static intptr_t resolve_for_a_moment(void *arg)
 {
-    weft_addrs *addrs;
+    weft_address_list *addrs;
     (void)arg;
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(weft_resolve("localhost", NULL, &addrs), -ETIMEDOUT);
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
+    CHECK_EQ(weft_net_resolve(&addrs, "localhost", NULL), -ETIMEDOUT);
     return 0;
 }
 
@@ -210,15 +210,15 @@ static void resolve_waiting_for_a_thread_blocks_no_worker(void)
 
 static intptr_t resolve_slow(void *arg)
 {
-    weft_addrs *addrs;
+    weft_address_list *addrs;
     (void)arg;
-    int rc = weft_resolve("slow.test", "80", &addrs);
+    int rc = weft_net_resolve(&addrs, "slow.test", "80");
     if (rc != 0) {
         return rc;
     }
     CHECK_EQ(addrs->count, 1);
     check_loopback(&addrs->list[0], 80);
-    weft_addrs_free(addrs);
+    weft_address_list_free(addrs);
     return 0;
 }
 
@@ -249,16 +249,16 @@ static void resolve_of_a_slow_name_blocks_no_worker(void)
 
 static intptr_t resolve_slowly_for_a_moment(void *arg)
 {
-    weft_addrs *addrs;
-    (void)weft_deadline(weft_in(*(const int64_t *)arg));
-    CHECK_EQ(weft_resolve("slow.test", "80", &addrs), -ETIMEDOUT);
+    weft_address_list *addrs;
+    (void)weft_deadline_set(weft_time_after(*(const int64_t *)arg));
+    CHECK_EQ(weft_net_resolve(&addrs, "slow.test", "80"), -ETIMEDOUT);
     return 0;
 }
 
 /* Lookups that occupy a thread of the pool. */
 static unsigned lookup_count(void)
 {
-    const weft_stats stats = stats_of(weft_runtime_self());
+    const weft_runtime_stats stats = stats_of(weft_runtime_self());
     return (unsigned)(stats.blocking_threads - stats.blocking_idle);
 }
 
@@ -301,17 +301,17 @@ static void resolve_cancelled_returns_at_once(void)
 static intptr_t ask_for_all(void *arg)
 {
     struct dns dns = {.asked = {0}};
-    weft_addrs *addrs = NULL;
+    weft_address_list *addrs = NULL;
     (void)arg;
     weft_task *server = dns_start(&dns);
-    CHECK_EQ(weft_resolve("both.test", "8080", &addrs), 0);
+    CHECK_EQ(weft_net_resolve(&addrs, "both.test", "8080"), 0);
     CHECK_EQ(addrs->count, 2);
     CHECK(addrs->list[0].as.any.sa_family != addrs->list[1].as.any.sa_family);
     check_loopback(&addrs->list[0], 8080);
     check_loopback(&addrs->list[1], 8080);
-    weft_addrs_free(addrs);
-    CHECK_EQ(weft_resolve("none.test", NULL, &addrs), -ENOENT);
-    CHECK_EQ(weft_resolve("broken.test", NULL, &addrs), -EREMOTEIO);
+    weft_address_list_free(addrs);
+    CHECK_EQ(weft_net_resolve(&addrs, "none.test", NULL), -ENOENT);
+    CHECK_EQ(weft_net_resolve(&addrs, "broken.test", NULL), -EREMOTEIO);
     dns_stop(&dns, server);
     return 0;
 }
@@ -329,17 +329,17 @@ static void resolve_returns_the_servers_answer(void)
 static intptr_t resolve_with_fault(void *arg)
 {
     struct faults *faults = arg;
-    weft_addrs *addrs = NULL;
-    weft_addrs *numbers = NULL;
+    weft_address_list *addrs = NULL;
+    weft_address_list *numbers = NULL;
     faults_begin(faults);
-    int rc = weft_resolve("127.0.0.1", "80", &numbers);
-    int again = weft_resolve("localhost", "80", &addrs);
+    int rc = weft_net_resolve(&numbers, "127.0.0.1", "80");
+    int again = weft_net_resolve(&addrs, "localhost", "80");
     faults_end(faults);
     CHECK((rc == 0) == (numbers != NULL));
     CHECK((again == 0) == (addrs != NULL));
     faults_refused(faults, (rc != 0 ? 1u : 0u) + (again != 0 ? 1u : 0u));
-    weft_addrs_free(numbers);
-    weft_addrs_free(addrs);
+    weft_address_list_free(numbers);
+    weft_address_list_free(addrs);
     return 0;
 }
 

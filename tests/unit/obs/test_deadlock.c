@@ -52,7 +52,7 @@ static intptr_t join_next(void *arg)
     struct cycle *cycle = member->cycle;
     wait_for(&cycle->is_complete, 1);
     if (cycle->is_shielded) {
-        CHECK_EQ(weft_shield(1), 0);
+        CHECK_EQ(weft_shield_begin(), 0);
     }
     member->rc = weft_join(cycle->members[(member->index + 1) % cycle->size].task, NULL);
     return member->rc;
@@ -75,7 +75,7 @@ static void cycle_begin(struct cycle *cycle, weft_runtime *runtime)
 static void cycle_drop(struct cycle *cycle)
 {
     for (size_t i = 0; i < cycle->size; i++) {
-        weft_drop(cycle->members[i].task);
+        weft_task_unref(cycle->members[i].task);
     }
 }
 
@@ -115,7 +115,7 @@ static void deadlock_report_names_cycle_and_close_breaks_it(void)
             wait_for(&report.count, 1);
             CHECK_EQ(report.waiting, size);
             check_report(&report, &cycle);
-            CHECK_EQ(state_of(cycle.members[0].task), WEFT_BLOCKED); /* still suspended */
+            CHECK_EQ(state_of(cycle.members[0].task), WEFT_TASK_BLOCKED); /* still suspended */
             CHECK_EQ(weft_runtime_close(runtime, -1), 0);
             for (size_t i = 0; i < size; i++) {
                 CHECK_EQ(weft_try_join(cycle.members[i].task, NULL), 0);
@@ -133,7 +133,7 @@ static intptr_t join_cycle(void *arg)
     struct cycle *cycle = arg;
     cycle_begin(cycle, weft_runtime_self());
     intptr_t rc = weft_join(cycle->members[0].task, NULL);
-    (void)weft_shield(0);
+    (void)weft_shield_end();
     return rc;
 }
 
@@ -143,7 +143,7 @@ static intptr_t race_cycle(void *arg)
     cycle_begin(cycle, weft_runtime_self());
     weft_task *tasks[2] = {weft_task_ref(cycle->members[0].task),
                            weft_task_ref(cycle->members[1].task)};
-    return weft_race(tasks, 2, NULL);
+    return weft_await_first(tasks, 2, NULL);
 }
 
 /* A wait for several tasks does not hide the cycle. */
@@ -285,7 +285,7 @@ static void break_chain(struct chain *chain)
 
 static weft_runtime *chain_begin(struct chain *chain, const struct setting *setting)
 {
-    weft_options options = options_of(setting);
+    weft_runtime_options options = options_of(setting);
     options.on_deadlock = count_report;
     options.hook_context = chain;
     weft_runtime *runtime = NULL;
@@ -391,7 +391,7 @@ static void wait_for_other_deadlock(void)
     for (int i = 0; i < 2; i++) {
         report.count = (wf_atomic_u32){0};
         struct cycle cycle = {.size = 2};
-        const weft_options options = {
+        const weft_runtime_options options = {
             .workers = 1, .on_deadlock = record_report, .hook_context = &report};
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         cycle_begin(&cycle, runtime);
@@ -411,7 +411,8 @@ static void deadlock_report_ignores_wait_for_another_runtime(void)
 {
     const struct setting *const chosen[] = {&settings[1], &settings[5], &settings[9]};
     for (size_t i = 0; i < 3; i++) {
-        const weft_options options = options_of(chosen[i]); /* a deadlock report fails the test */
+        const weft_runtime_options options =
+            options_of(chosen[i]); /* a deadlock report fails the test */
         weft_runtime *here = NULL;
         weft_runtime *there = NULL;
         wf_atomic_u32 open = {0};
@@ -419,7 +420,7 @@ static void deadlock_report_ignores_wait_for_another_runtime(void)
         CHECK_EQ(weft_runtime_open(&there, &options), 0);
         weft_task *awaited = go_into(there, stand_by, &open);
         weft_task *task = go_into(here, join_task, awaited);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         wait_for_other_deadlock();
         raise_by_one(&open);
         CHECK_EQ(weft_await(task), 0);
@@ -434,7 +435,8 @@ static void deadlock_report_ignores_cycle_beside_a_running_task(void)
 {
     const struct setting *const chosen[] = {&settings[1], &settings[5], &settings[9]};
     for (size_t i = 0; i < 3; i++) {
-        const weft_options options = options_of(chosen[i]); /* a deadlock report fails the test */
+        const weft_runtime_options options =
+            options_of(chosen[i]); /* a deadlock report fails the test */
         weft_runtime *runtime = NULL;
         wf_atomic_u32 open = {0};
         struct cycle cycle = {.size = 3};
@@ -442,7 +444,7 @@ static void deadlock_report_ignores_cycle_beside_a_running_task(void)
         weft_task *busy = go_into(runtime, stand_by, &open);
         cycle_begin(&cycle, runtime);
         for (size_t j = 0; j < cycle.size; j++) {
-            wait_for_state(cycle.members[j].task, WEFT_BLOCKED);
+            wait_for_state(cycle.members[j].task, WEFT_TASK_BLOCKED);
         }
         wait_for_other_deadlock();
         CHECK_EQ(weft_cancel(cycle.members[1].task), 0); /* breaks the cycle */
@@ -457,7 +459,7 @@ static void deadlock_report_ignores_cycle_beside_a_running_task(void)
 
 static void deadlock_report_ignores_an_idle_runtime(void)
 {
-    const weft_options options = options_of(&settings[1]);
+    const weft_runtime_options options = options_of(&settings[1]);
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
     CHECK_EQ(weft_await(go_into(runtime, echo, NULL)), 0);
@@ -468,7 +470,7 @@ static void deadlock_report_ignores_an_idle_runtime(void)
 static void run_without_a_hook(void)
 {
     root_cycle = (struct cycle){.size = 2};
-    CHECK_EQ(weft_run(join_cycle, &root_cycle, &(weft_options){.workers = 2}), -EDEADLK);
+    CHECK_EQ(weft_run(join_cycle, &root_cycle, &(weft_runtime_options){.workers = 2}), -EDEADLK);
     cycle_drop(&root_cycle);
 }
 

@@ -12,7 +12,7 @@
 
 #include "sched_helpers.h"
 
-static const weft_options one = {.workers = 1};
+static const weft_runtime_options one = {.workers = 1};
 
 static intptr_t return_arg(void *arg)
 {
@@ -34,8 +34,8 @@ static intptr_t drop_twice(void *arg)
 {
     weft_task *task = weft_go(return_arg, arg);
     CHECK_EQ(weft_join(task, NULL), 0);
-    weft_drop(task);
-    weft_drop(task);
+    weft_task_unref(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -51,8 +51,8 @@ static intptr_t await_twice(void *arg)
 static intptr_t drop_live_task_twice(void *arg)
 {
     weft_task *task = weft_go(return_arg, arg);
-    weft_drop(task);
-    weft_drop(task);
+    weft_task_unref(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -109,8 +109,8 @@ static void run_await_twice(void)
 
 static void handle_used_after_release_aborts(void)
 {
-    check_aborts(run_drop_twice, "weft_drop: handle already released");
-    check_aborts(run_drop_live_task_twice, "weft_drop: handle already released");
+    check_aborts(run_drop_twice, "weft_task_unref: handle already released");
+    check_aborts(run_drop_live_task_twice, "weft_task_unref: handle already released");
     check_aborts(run_join_after_await, "weft_join: handle already released");
     check_aborts(run_try_join_after_await, "weft_try_join: handle already released");
     check_aborts(run_cancel_after_await, "weft_cancel: handle already released");
@@ -178,23 +178,23 @@ static void task_end_with_open_scope_cleanup_or_lock_aborts(void)
 static intptr_t yield_in_a_stopped_world(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_stop_the_world(weft_runtime_self()), 0);
+    CHECK_EQ(weft_world_stop(weft_runtime_self()), 0);
     return weft_yield();
 }
 
 static intptr_t end_in_a_stopped_world(void *arg)
 {
     (void)arg;
-    return weft_stop_the_world(weft_runtime_self());
+    return weft_world_stop(weft_runtime_self());
 }
 
 static intptr_t block_in_a_stopped_world(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_stop_the_world(weft_runtime_self()), 0);
+    CHECK_EQ(weft_world_stop(weft_runtime_self()), 0);
     weft_block_begin();
     weft_block_end();
-    return weft_start_the_world(weft_runtime_self());
+    return weft_world_start(weft_runtime_self());
 }
 
 static void run_block_in_a_stopped_world(void)
@@ -278,7 +278,7 @@ static intptr_t fail_in_a_scope(void *arg)
 static void scope_and_run_options_return_the_failure_message(void)
 {
     char message[64] = "old";
-    weft_options options = {.workers = 1};
+    weft_runtime_options options = {.workers = 1};
     CHECK_EQ(weft_run(fail_in_a_scope, message, &options), -EIO);
     CHECK(strcmp(message, "disk 7 is gone") == 0);
     options.message = message;
@@ -307,11 +307,11 @@ static intptr_t read_own_name(void *arg)
 {
     const int *fd = arg;
     char text[4096] = "";
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     CHECK(weft_read(*fd, text, sizeof(text) - 1) > 0);
     CHECK(strstr(text, "weft: weft_run still waits for task ") != NULL);
     CHECK(strstr(text, "\"stubborn\", spawned at ") != NULL);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return 0;
 }
 
@@ -324,7 +324,7 @@ static intptr_t leave_task_behind(void *arg)
 static void run_names_a_task_for_which_it_waits(void)
 {
     int ends[2];
-    const weft_options options = {.workers = 2};
+    const weft_runtime_options options = {.workers = 2};
     const int old = dup(STDERR_FILENO);
     CHECK_EQ(pipe(ends), 0);
     CHECK(dup2(ends[1], STDERR_FILENO) >= 0);
@@ -335,20 +335,20 @@ static void run_names_a_task_for_which_it_waits(void)
 
 /* ---- poll tasks ------------------------------------------------------------------------------ */
 
-static weft_poll wait_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result wait_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     (void)arg;
     *result = weft_sleep(WEFT_SECOND);
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 /* The task has not run yet: a green thread would yield to it before it waits. */
-static weft_poll await_new_task_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result await_new_task_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     *result = weft_await(weft_go(return_arg, arg));
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 /* The ended tasks leave a warm stack: the new task can begin at once. */
@@ -367,7 +367,7 @@ static void run_await_in_a_poll(void)
     (void)weft_run(poll_beside_warm_stack, NULL, &one);
 }
 
-static weft_poll fail_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result fail_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     (void)arg;
@@ -375,14 +375,14 @@ static weft_poll fail_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
     weft_fail(-EIO, NULL);
 }
 
-static weft_poll clean_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result clean_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
 {
     (void)cx;
     (void)arg;
     *result = 0;
     weft_cleanup cleanup;
     weft_cleanup_push(&cleanup, free, NULL);
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t poll_once(void *arg)
@@ -419,12 +419,12 @@ static intptr_t leave_a_future(void *arg)
     intptr_t result;
     weft_branch branches[2] = {{.future = &sleeper.future}};
     weft_sleep_future now;
-    weft_sleep_future_init(&sleeper, weft_in(WEFT_SECOND));
+    weft_sleep_future_init(&sleeper, weft_time_after(WEFT_SECOND));
     weft_sleep_future_init(&now, 0);
     branches[1].future = &now.future;
     weft_join_future select;
     weft_join_future_init(&select, WEFT_JOIN_SELECT, branches, 2);
-    result = weft_await_future(&select.future);
+    result = weft_future_await(&select.future);
     return result; /* the other future still waits */
 }
 

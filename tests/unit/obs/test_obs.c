@@ -92,7 +92,7 @@ static void count_ends(weft_runtime *runtime, const struct setting *setting)
     while (stats_of(runtime).live > 0) { /* an awaiter may run a moment before the count drops */
         (void)sched_yield();
     }
-    const weft_stats stats = stats_of(runtime);
+    const weft_runtime_stats stats = stats_of(runtime);
     CHECK_EQ(stats.workers, setting->workers);
     CHECK_EQ(stats.total.spawned, COMPLETED + FAILED + CANCELLED + 1);
     CHECK_EQ(stats.total.completed, COMPLETED + FAILED + CANCELLED + 1);
@@ -107,8 +107,8 @@ static void count_ends(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(stats.lost_wakeups, 0);
     uint64_t polled = 0;
     for (unsigned i = 0; i < setting->workers; i++) {
-        weft_counters counters;
-        CHECK_EQ(weft_worker_stats(runtime, i, &counters), 0);
+        weft_worker_stats counters;
+        CHECK_EQ(weft_runtime_get_worker_stats(runtime, &counters, i), 0);
         polled += counters.polled;
     }
     CHECK_EQ(polled, stats.total.polled);
@@ -144,13 +144,13 @@ static intptr_t check_own_counters(void *arg)
     const weft_task_options here = {.is_pinned = true};
     raise_by_one(&phases->started);
     hold_for(&phases->started, phases->workers); /* so that each task is on a worker of its own */
-    CHECK_EQ(weft_pin(1), 0);
-    weft_counters before;
-    weft_counters after;
+    CHECK_EQ(weft_pin_begin(), 0);
+    weft_worker_stats before;
+    weft_worker_stats after;
     const unsigned worker = wf_worker_self()->index;
     unsigned yields = worker + 2;
     const unsigned count = 2 * worker + 1;
-    CHECK_EQ(weft_worker_stats(weft_runtime_self(), worker, &before), 0);
+    CHECK_EQ(weft_runtime_get_worker_stats(weft_runtime_self(), &before, worker), 0);
     for (unsigned i = 0; i < count; i++) {
         weft_task *task = NULL;
         CHECK_EQ(weft_spawn(&task, yield_and_fail, &yields, &here), 0);
@@ -158,7 +158,7 @@ static intptr_t check_own_counters(void *arg)
     }
     raise_by_one(&phases->done);
     hold_for(&phases->done, phases->workers); /* the counters must not include other workers */
-    CHECK_EQ(weft_worker_stats(weft_runtime_self(), worker, &after), 0);
+    CHECK_EQ(weft_runtime_get_worker_stats(weft_runtime_self(), &after, worker), 0);
     CHECK_EQ(after.spawned - before.spawned, count);
     CHECK_EQ(after.completed - before.completed, count);
     CHECK_EQ(after.failed - before.failed, count);
@@ -169,7 +169,7 @@ static intptr_t check_own_counters(void *arg)
     CHECK_EQ(after.queue_depth, 0);
     raise_by_one(&phases->read);
     hold_for(&phases->read, phases->workers);
-    return weft_pin(0);
+    return weft_pin_end();
 }
 
 static void check_counters_of_each(weft_runtime *runtime, const struct setting *setting)
@@ -198,7 +198,7 @@ static intptr_t begin_and_hold(void *arg)
 
 static uint64_t waiting_in(weft_runtime *runtime)
 {
-    const weft_stats stats = stats_of(runtime);
+    const weft_runtime_stats stats = stats_of(runtime);
     return stats.global_depth + stats.total.queue_depth;
 }
 
@@ -217,11 +217,11 @@ static void occupy_all_workers(weft_runtime *runtime, const struct setting *sett
     while (waiting_in(runtime) < COMPLETED) { /* the control thread may not have seen them yet */
         (void)sched_yield();
     }
-    const weft_stats before = stats_of(runtime);
+    const weft_runtime_stats before = stats_of(runtime);
     for (int i = 0; i < COMPLETED; i++) {
         CHECK_EQ(info_of(tasks[i]).runs, 0);
     }
-    const weft_stats after = stats_of(runtime);
+    const weft_runtime_stats after = stats_of(runtime);
     CHECK_EQ(waiting_in(runtime), COMPLETED);          /* all tasks still wait */
     CHECK_EQ(after.total.polled, before.total.polled); /* no task got a slice */
     CHECK_EQ(after.parked, 0);                         /* and no worker is idle */
@@ -261,24 +261,25 @@ static void spawn_never_waits(void)
 
 static void pass_bad_arguments(weft_runtime *runtime, const struct setting *setting)
 {
-    weft_stats stats;
-    weft_counters counters;
-    CHECK_EQ(weft_runtime_stats(NULL, &stats), -EINVAL);
-    CHECK_EQ(weft_runtime_stats(runtime, NULL), -EINVAL);
-    CHECK_EQ(weft_worker_stats(NULL, 0, &counters), -EINVAL);
-    CHECK_EQ(weft_worker_stats(runtime, 0, NULL), -EINVAL);
-    CHECK_EQ(weft_worker_stats(runtime, setting->workers, &counters), -EINVAL);
-    CHECK(weft_dump(runtime, -1) < 0);
-    CHECK_EQ(weft_dump(NULL, STDERR_FILENO), -EINVAL);
-    CHECK_EQ(weft_trace_start(NULL, 16), -EINVAL);
-    CHECK_EQ(weft_trace_stop(NULL, STDERR_FILENO), -EINVAL);
-    CHECK(weft_task_find(NULL, 1) == NULL);
-    CHECK(weft_task_find(runtime, 0) == NULL);
-    weft_info info = {.state = WEFT_RUNNING};
-    CHECK_STR(weft_state_name(NULL, WEFT_STYLE_WEFT), "unknown");
-    CHECK_STR(weft_state_name(&info, (enum weft_style)(WEFT_STYLE_POLL + 1)), "unknown");
-    info.state = (enum weft_state)(WEFT_CANCELLED + 1);
-    CHECK_STR(weft_state_name(&info, WEFT_STYLE_WEFT), "unknown");
+    weft_runtime_stats stats;
+    weft_worker_stats counters;
+    CHECK_EQ(weft_runtime_get_stats(NULL, &stats), -EINVAL);
+    CHECK_EQ(weft_runtime_get_stats(runtime, NULL), -EINVAL);
+    CHECK_EQ(weft_runtime_get_worker_stats(NULL, &counters, 0), -EINVAL);
+    CHECK_EQ(weft_runtime_get_worker_stats(runtime, NULL, 0), -EINVAL);
+    CHECK_EQ(weft_runtime_get_worker_stats(runtime, &counters, setting->workers), -EINVAL);
+    CHECK(weft_runtime_dump(runtime, -1) < 0);
+    CHECK_EQ(weft_runtime_dump(NULL, STDERR_FILENO), -EINVAL);
+    CHECK_EQ(weft_runtime_trace_start(NULL, 16), -EINVAL);
+    CHECK_EQ(weft_runtime_trace_stop(NULL, STDERR_FILENO), -EINVAL);
+    CHECK(weft_runtime_find_task(NULL, 1) == NULL);
+    CHECK(weft_runtime_find_task(runtime, 0) == NULL);
+    const enum weft_state_style no_style = (enum weft_state_style)(WEFT_STATE_STYLE_POLL + 1);
+    const enum weft_task_state no_state = (enum weft_task_state)(WEFT_TASK_CANCELLED + 1);
+    CHECK_STR(weft_state_style_name(no_style, WEFT_TASK_RUNNING), "unknown");
+    CHECK_STR(weft_state_style_name(WEFT_STATE_STYLE_POLL, no_state), "unknown");
+    CHECK_STR(weft_task_state_name(no_state), "unknown");
+    CHECK_STR(weft_task_state_name(WEFT_TASK_READY), "ready");
 }
 
 static void obs_calls_reject_bad_arguments(void)
@@ -303,10 +304,10 @@ static void dump_some(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(weft_runtime_spawn(runtime, &tasks[0], stand_by, &open, &awaited), 0);
     for (int i = 1; i < 3; i++) {
         CHECK_EQ(weft_runtime_spawn(runtime, &tasks[i], join_task, tasks[0], &waiting), 0);
-        wait_for_state(tasks[i], WEFT_BLOCKED);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
     }
     int fd = open_file();
-    CHECK_EQ(weft_dump(runtime, fd), 3);
+    CHECK_EQ(weft_runtime_dump(runtime, fd), 3);
     read_file(fd);
     CHECK_EQ(count_lines("awaited-task"), 1);
     CHECK_EQ(count_lines("joiner-task"), 2);
@@ -344,10 +345,10 @@ static void dump_waits(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(weft_runtime_spawn(runtime, &tasks[1], lock_mutex, &mutex, NULL), 0);
     CHECK_EQ(weft_runtime_spawn(runtime, &tasks[2], join_task, tasks[0], NULL), 0);
     for (int i = 0; i < 3; i++) {
-        wait_for_state(tasks[i], WEFT_BLOCKED);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
     }
     int fd = open_file();
-    CHECK_EQ(weft_dump(runtime, fd), 3);
+    CHECK_EQ(weft_runtime_dump(runtime, fd), 3);
     read_file(fd);
     (void)snprintf(wait, sizeof(wait), " on %s %d for ", weft_wait_name(WEFT_WAIT_READABLE),
                    pipe_ends[0]);
@@ -373,7 +374,7 @@ static void dump_names_what_each_task_waits_for(void)
     open_under(EVERYWHERE, dump_waits);
 }
 
-/* S2.50: with task_local_values_belong_to_their_task in test_task.c */
+/* S2.50: with task_local_values_belong_to_their_task in test_key.c */
 static void dump_has_a_line_for_each_task_and_worker(void)
 {
     open_under(EVERYWHERE, dump_some);
@@ -386,20 +387,21 @@ static void trace_some(weft_runtime *runtime, const struct setting *setting)
     (void)setting;
     const uint32_t bad[] = {0, 8, 17, 1000, (1u << 20) + 1, 1u << 21};
     int fd = open_file();
-    CHECK_EQ(weft_trace_stop(runtime, fd), -EALREADY); /* not started */
+    CHECK_EQ(weft_runtime_trace_stop(runtime, fd), -EALREADY); /* not started */
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        CHECK_EQ(weft_trace_start(runtime, bad[i]), -EINVAL);
+        CHECK_EQ(weft_runtime_trace_start(runtime, bad[i]), -EINVAL);
     }
-    CHECK_EQ(weft_trace_start(runtime, 1024), 0);
-    CHECK_EQ(weft_trace_start(runtime, 1024), -EALREADY);
+    CHECK_EQ(weft_runtime_trace_start(runtime, 1024), 0);
+    CHECK_EQ(weft_runtime_trace_start(runtime, 1024), -EALREADY);
     CHECK_EQ(weft_await(go_into(runtime, yield_some, NULL)), 0);
-    CHECK(weft_trace_stop(runtime, fd) >= 0);
-    CHECK_EQ(weft_trace_stop(runtime, fd), -EALREADY);
+    CHECK(weft_runtime_trace_stop(runtime, fd) >= 0);
+    CHECK_EQ(weft_runtime_trace_stop(runtime, fd), -EALREADY);
     read_file(fd);
     CHECK(count_lines("spawn") >= 1);
     fd = open_file();
-    CHECK_EQ(weft_trace_start(runtime, 16), 0); /* a new trace, without events of the first */
-    CHECK(weft_trace_stop(runtime, fd) >= 0);
+    CHECK_EQ(weft_runtime_trace_start(runtime, 16),
+             0); /* a new trace, without events of the first */
+    CHECK(weft_runtime_trace_stop(runtime, fd) >= 0);
     read_file(fd);
     CHECK_EQ(count_lines("spawn"), 0);
 }
@@ -430,9 +432,9 @@ static void dump_while_tasks_end(weft_runtime *runtime, const struct setting *se
     CHECK(fd >= 0);
     weft_task *task = go_into(runtime, spawn_and_end, NULL);
     while (weft_try_join(task, NULL) == -EAGAIN) {
-        CHECK(weft_dump(runtime, fd) >= 0);
+        CHECK(weft_runtime_dump(runtime, fd) >= 0);
     }
-    weft_drop(task);
+    weft_task_unref(task);
     CHECK_EQ(close(fd), 0);
 }
 

@@ -31,7 +31,7 @@ static void check_loop(size_t begin, size_t end, size_t grain)
 {
     static uint8_t counts[MANY + 10];
     memset(counts, 0, sizeof(counts));
-    CHECK_EQ(weft_for(begin, end, grain, count_each, counts), 0);
+    CHECK_EQ(weft_par_for(begin, end, grain, count_each, counts), 0);
     for (size_t i = 0; i < sizeof(counts); i++) {
         CHECK_EQ(counts[i], i >= begin && i < end ? 1 : 0);
     }
@@ -72,7 +72,7 @@ static intptr_t loop_and_wait(void *arg)
 {
     (void)arg;
     uint8_t counts[200] = {0};
-    CHECK_EQ(weft_for(0, 200, 1, yield_and_count, counts), 0);
+    CHECK_EQ(weft_par_for(0, 200, 1, yield_and_count, counts), 0);
     for (size_t i = 0; i < 200; i++) {
         CHECK_EQ(counts[i], 1);
     }
@@ -102,7 +102,7 @@ static intptr_t meet_in_a_loop(void *arg)
     (void)arg;
     for (int i = 0; i < 20; i++) {
         struct meeting meeting = {{0}};
-        CHECK_EQ(weft_for(0, 2, 0, meet, &meeting), 0);
+        CHECK_EQ(weft_par_for(0, 2, 0, meet, &meeting), 0);
     }
     return 0;
 }
@@ -131,7 +131,7 @@ static void run_until_stopped(size_t lo, size_t hi, void *arg)
 
 static intptr_t loop_until_cancelled(void *arg)
 {
-    return weft_for(0, 1000000, 1, run_until_stopped, arg);
+    return weft_par_for(0, 1000000, 1, run_until_stopped, arg);
 }
 
 static intptr_t cancel_a_loop(void *arg)
@@ -155,9 +155,9 @@ static intptr_t loop_out_of_time(void *arg)
 {
     (void)arg;
     static uint8_t counts[MANY];
-    (void)weft_deadline(1); /* long ago */
-    CHECK_EQ(weft_for(0, 10, 1, count_each, counts), -ETIMEDOUT);
-    (void)weft_deadline(WEFT_NEVER);
+    (void)weft_deadline_set(1); /* long ago */
+    CHECK_EQ(weft_par_for(0, 10, 1, count_each, counts), -ETIMEDOUT);
+    (void)weft_deadline_set(WEFT_NEVER);
     CHECK_EQ(counts[0], 0);
     return 0;
 }
@@ -187,16 +187,16 @@ static intptr_t meet_behind_a_shield(void *arg)
     for (int i = 0; i < 20; i++) {
         struct meeting loop = {{0}};
         struct meeting sum = {{0}};
-        const weft_reducer reducer = {
+        const weft_par_reducer reducer = {
             .size = sizeof(size_t), .body = meet_in_a_sum, .combine = add_sums, .arg = &sum};
         size_t count = 0;
-        CHECK_EQ(weft_shield(1), 0);
-        (void)weft_deadline(1); /* long ago */
-        CHECK_EQ(weft_for(0, 2, 0, meet, &loop), 0);
-        CHECK_EQ(weft_reduce(0, 2, 0, &reducer, &count), 0);
+        CHECK_EQ(weft_shield_begin(), 0);
+        (void)weft_deadline_set(1); /* long ago */
+        CHECK_EQ(weft_par_for(0, 2, 0, meet, &loop), 0);
+        CHECK_EQ(weft_par_reduce(&count, 0, 2, 0, &reducer), 0);
         CHECK_EQ(count, 2);
-        (void)weft_deadline(WEFT_NEVER);
-        CHECK_EQ(weft_shield(0), 0);
+        (void)weft_deadline_set(WEFT_NEVER);
+        CHECK_EQ(weft_shield_end(), 0);
     }
     return 0;
 }
@@ -235,14 +235,14 @@ static intptr_t reduce_over_sizes(void *arg)
 {
     (void)arg;
     const struct affine same = {1, 0};
-    const weft_reducer reducer = {
+    const weft_par_reducer reducer = {
         .size = sizeof(same), .identity = &same, .body = apply_each, .combine = apply};
     for (size_t i = 0; i < SIZES; i++) {
         struct affine expected = same;
         apply_each(5, 5 + sizes[i], &expected, NULL);
         for (size_t j = 0; j < GRAINS; j++) {
             struct affine sum = {9, 9};
-            CHECK_EQ(weft_reduce(5, 5 + sizes[i], grains[j], &reducer, &sum), 0);
+            CHECK_EQ(weft_par_reduce(&sum, 5, 5 + sizes[i], grains[j], &reducer), 0);
             CHECK(sum.a == expected.a && sum.b == expected.b);
         }
     }
@@ -279,7 +279,7 @@ static void add_histograms(void *value, const void *right, void *arg)
     }
 }
 
-static const weft_reducer histograms = {
+static const weft_par_reducer histograms = {
     .size = sizeof(struct histogram), .body = count_bytes, .combine = add_histograms};
 
 static intptr_t reduce_large_values(void *arg)
@@ -287,7 +287,7 @@ static intptr_t reduce_large_values(void *arg)
     (void)arg;
     struct histogram sum;
     memset(&sum, 1, sizeof(sum)); /* the result starts from zero bytes all the same */
-    CHECK_EQ(weft_reduce(0, 256 * 100, 1, &histograms, &sum), 0);
+    CHECK_EQ(weft_par_reduce(&sum, 0, 256 * 100, 1, &histograms), 0);
     for (size_t i = 0; i < 256; i++) {
         CHECK_EQ(sum.counts[i], 100);
     }
@@ -318,7 +318,7 @@ static intptr_t reduce_until_cancelled(void *arg)
     raise_by_one(arg);
     while (weft_check() == 0) {
     }
-    CHECK_EQ(weft_reduce(0, 1000, 1, &histograms, &sum), -ECANCELED);
+    CHECK_EQ(weft_par_reduce(&sum, 0, 1000, 1, &histograms), -ECANCELED);
     return 0;
 }
 
@@ -357,12 +357,12 @@ static intptr_t map_some(void *arg)
         items[i] = i;
         results[i] = 0;
     }
-    CHECK_EQ(weft_map(items, sizeof(items[0]), results, sizeof(results[0]), MANY, square, &more),
-             0);
+    CHECK_EQ(
+        weft_par_map(items, sizeof(items[0]), results, sizeof(results[0]), MANY, square, &more), 0);
     for (uint64_t i = 0; i < MANY; i++) {
         CHECK(results[i] == i * i + 3);
     }
-    CHECK_EQ(weft_map(NULL, 1, NULL, 1, 0, square, NULL), 0);
+    CHECK_EQ(weft_par_map(NULL, 1, NULL, 1, 0, square, NULL), 0);
     return 0;
 }
 
@@ -384,8 +384,8 @@ static intptr_t scan_numbers(void *arg)
             numbers[i] = (int64_t)(i % 17) - 5;
             reals[i] = (double)(i % 9); /* whole numbers: no rounding */
         }
-        CHECK_EQ(weft_scan_i64(numbers, counts[c]), 0);
-        CHECK_EQ(weft_scan_f64(reals, counts[c]), 0);
+        CHECK_EQ(weft_par_scan_i64(numbers, counts[c]), 0);
+        CHECK_EQ(weft_par_scan_f64(reals, counts[c]), 0);
         int64_t sum = 0;
         double real_sum = 0;
         for (size_t i = 0; i < counts[c]; i++) {
@@ -411,7 +411,7 @@ static intptr_t scan_what_does_not_commute(void *arg)
     for (uint64_t i = 0; i < MANY; i++) {
         items[i] = (struct affine){2 * i + 1, i};
     }
-    CHECK_EQ(weft_scan(items, MANY, sizeof(items[0]), apply, NULL), 0);
+    CHECK_EQ(weft_par_scan(items, MANY, sizeof(items[0]), apply, NULL), 0);
     struct affine sum = {1, 0};
     for (uint64_t i = 0; i < MANY; i++) {
         const struct affine next = {2 * i + 1, i};
@@ -449,9 +449,9 @@ static intptr_t cancel_a_scan(void *arg)
 static intptr_t scan_out_of_time(void *arg)
 {
     for (int i = 0; i < 5; i++) {
-        (void)weft_deadline(1); /* long ago */
+        (void)weft_deadline_set(1); /* long ago */
         CHECK_EQ(scan_numbers(arg), 0);
-        (void)weft_deadline(WEFT_NEVER);
+        (void)weft_deadline_set(WEFT_NEVER);
     }
     return 0;
 }
@@ -515,9 +515,9 @@ static void grain_does_not_fork_short_loops(void)
 static void par_refuses_bad_arguments(void)
 {
     int64_t number = 1;
-    weft_reducer bad[4];
-    CHECK_EQ(weft_for(0, 1, 0, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_for(2, 1, 0, count_each, NULL), -EINVAL);
+    weft_par_reducer bad[4];
+    CHECK_EQ(weft_par_for(0, 1, 0, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_par_for(2, 1, 0, count_each, NULL), -EINVAL);
     for (int i = 0; i < 4; i++) {
         bad[i] = histograms;
     }
@@ -525,21 +525,21 @@ static void par_refuses_bad_arguments(void)
     bad[1].combine = NULL;
     bad[2].size = 0;
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_reduce(0, 1, 0, &bad[i], &number), -EINVAL);
+        CHECK_EQ(weft_par_reduce(&number, 0, 1, 0, &bad[i]), -EINVAL);
     }
-    CHECK_EQ(weft_reduce(0, 1, 0, NULL, &number), -EINVAL);
-    CHECK_EQ(weft_reduce(0, 1, 0, &histograms, NULL), -EINVAL);
-    CHECK_EQ(weft_reduce(1, 0, 0, &histograms, &number), -EINVAL);
-    CHECK_EQ(weft_map(&number, 8, &number, 8, 1, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_map(NULL, 8, &number, 8, 1, square, NULL), -EINVAL);
-    CHECK_EQ(weft_map(&number, 8, NULL, 8, 1, square, NULL), -EINVAL);
-    CHECK_EQ(weft_scan(&number, 1, 8, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_scan(&number, 1, 0, apply, NULL), -EINVAL);
-    CHECK_EQ(weft_scan(&number, 1, 257, apply, NULL), -EINVAL);
-    CHECK_EQ(weft_scan(NULL, 1, 8, apply, NULL), -EINVAL);
-    CHECK_EQ(weft_scan_i64(NULL, 1), -EINVAL);
-    CHECK_EQ(weft_scan_f64(NULL, 1), -EINVAL);
-    CHECK_EQ(weft_scan_i64(NULL, 0), 0);
+    CHECK_EQ(weft_par_reduce(&number, 0, 1, 0, NULL), -EINVAL);
+    CHECK_EQ(weft_par_reduce(NULL, 0, 1, 0, &histograms), -EINVAL);
+    CHECK_EQ(weft_par_reduce(&number, 1, 0, 0, &histograms), -EINVAL);
+    CHECK_EQ(weft_par_map(&number, 8, &number, 8, 1, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_par_map(NULL, 8, &number, 8, 1, square, NULL), -EINVAL);
+    CHECK_EQ(weft_par_map(&number, 8, NULL, 8, 1, square, NULL), -EINVAL);
+    CHECK_EQ(weft_par_scan(&number, 1, 8, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_par_scan(&number, 1, 0, apply, NULL), -EINVAL);
+    CHECK_EQ(weft_par_scan(&number, 1, 257, apply, NULL), -EINVAL);
+    CHECK_EQ(weft_par_scan(NULL, 1, 8, apply, NULL), -EINVAL);
+    CHECK_EQ(weft_par_scan_i64(NULL, 1), -EINVAL);
+    CHECK_EQ(weft_par_scan_f64(NULL, 1), -EINVAL);
+    CHECK_EQ(weft_par_scan_i64(NULL, 0), 0);
     CHECK_EQ(number, 1);
 }
 

@@ -68,7 +68,7 @@ static intptr_t sort_numbers(void *arg)
                 items[i] = key_at((enum order)order, i, &random);
                 expected[i] = items[i];
             }
-            CHECK_EQ(weft_sort(items, counts[c], sizeof(items[0]), compare_u32, NULL), 0);
+            CHECK_EQ(weft_par_sort(items, counts[c], sizeof(items[0]), compare_u32, NULL), 0);
             qsort(expected, counts[c], sizeof(expected[0]), compare_u32_qsort);
             CHECK(memcmp(items, expected, counts[c] * sizeof(items[0])) == 0);
         }
@@ -147,8 +147,8 @@ static intptr_t sort_items_stably(void *arg)
                     fill(items + i * layout.size, layout.size,
                          key_at((enum order)order, i, &random), (uint32_t)i);
                 }
-                CHECK_EQ(weft_sort_stable(items, counts[c], layout.size, compare_items, &layout),
-                         0);
+                CHECK_EQ(
+                    weft_par_sort_stable(items, counts[c], layout.size, compare_items, &layout), 0);
                 check_sorted(items, counts[c], layout.size);
             }
         }
@@ -172,7 +172,7 @@ static intptr_t sort_many_equal_ones(void *arg)
         for (size_t i = 0; i < MANY; i++) {
             fill(items + i * 8, 8, key_at((enum order)order, i, &random), (uint32_t)i);
         }
-        CHECK_EQ(weft_sort_stable(items, MANY, 8, compare_items, &layout), 0);
+        CHECK_EQ(weft_par_sort_stable(items, MANY, 8, compare_items, &layout), 0);
         check_sorted(items, MANY, 8);
     }
     return 0;
@@ -200,7 +200,7 @@ static intptr_t sort_and_yield(void *arg)
     for (uint32_t i = 0; i < MANY; i++) {
         items[i] = i * 7919 % MANY;
     }
-    CHECK_EQ(weft_sort(items, MANY, sizeof(items[0]), compare_and_yield, NULL), 0);
+    CHECK_EQ(weft_par_sort(items, MANY, sizeof(items[0]), compare_and_yield, NULL), 0);
     for (uint32_t i = 0; i < MANY; i++) {
         CHECK_EQ(items[i], i);
     }
@@ -222,13 +222,13 @@ static intptr_t sort_without_memory(void *arg)
     for (uint32_t i = 0; i < 1000; i++) {
         items[i] = i * 7919 % 1000;
     }
-    const int rc = weft_sort_stable(items, 1000, sizeof(items[0]), compare_u32, NULL);
+    const int rc = weft_par_sort_stable(items, 1000, sizeof(items[0]), compare_u32, NULL);
     CHECK(rc == 0 || rc == -ENOMEM);
     for (uint32_t i = 0; i < 1000; i++) {
         CHECK_EQ(items[i], rc == 0 ? i : i * 7919 % 1000); /* otherwise nothing was changed */
         items[i] = i * 7919 % 1000;
     }
-    CHECK_EQ(weft_sort(items, 1000, sizeof(items[0]), compare_u32, NULL), 0);
+    CHECK_EQ(weft_par_sort(items, 1000, sizeof(items[0]), compare_u32, NULL), 0);
     for (uint32_t i = 0; i < 1000; i++) {
         CHECK_EQ(items[i], i);
     }
@@ -259,7 +259,7 @@ static intptr_t fail_in_a_sort(void *arg)
     for (uint32_t i = 0; i < 200; i++) {
         items[i] = i * 7919 % 200;
     }
-    return weft_sort(items, 200, sizeof(items[0]), compare_or_fail, &left);
+    return weft_par_sort(items, 200, sizeof(items[0]), compare_or_fail, &left);
 }
 
 static intptr_t await_failed_sorts(void *arg)
@@ -284,7 +284,7 @@ static int compare_for_ever(const void *a, const void *b, void *arg)
     (void)a;
     (void)b;
     (void)arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     raise_by_one(&is_comparing);
     (void)weft_sleep(WEFT_NEVER); /* ends with the runtime */
     return 0;
@@ -294,7 +294,7 @@ static intptr_t sort_for_ever(void *arg)
 {
     static uint32_t items[200];
     (void)arg;
-    return weft_sort(items, 200, sizeof(items[0]), compare_for_ever, NULL);
+    return weft_par_sort(items, 200, sizeof(items[0]), compare_for_ever, NULL);
 }
 
 static int compare_and_check(const void *a, const void *b, void *arg)
@@ -307,7 +307,7 @@ static intptr_t compare_and_spend(void *arg)
 {
     uint32_t items[] = {2, 1};
     (void)arg;
-    return weft_sort(items, 2, sizeof(items[0]), compare_and_check, NULL);
+    return weft_par_sort(items, 2, sizeof(items[0]), compare_and_check, NULL);
 }
 
 static void sort_abandoned_in_a_comparison_frees_its_memory(void)
@@ -331,12 +331,12 @@ static void sort_abandoned_in_a_comparison_frees_its_memory(void)
 static void sort_refuses_bad_arguments(void)
 {
     uint32_t items[2] = {2, 1};
-    CHECK_EQ(weft_sort(items, 2, 4, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_sort(items, 2, 0, compare_u32, NULL), -EINVAL);
-    CHECK_EQ(weft_sort(NULL, 2, 4, compare_u32, NULL), -EINVAL);
-    CHECK_EQ(weft_sort(items, SIZE_MAX / 2, 4, compare_u32, NULL), -EINVAL);
-    CHECK_EQ(weft_sort_stable(NULL, 2, 4, compare_u32, NULL), -EINVAL);
-    CHECK_EQ(weft_sort(NULL, 0, 4, compare_u32, NULL), 0);
+    CHECK_EQ(weft_par_sort(items, 2, 4, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_par_sort(items, 2, 0, compare_u32, NULL), -EINVAL);
+    CHECK_EQ(weft_par_sort(NULL, 2, 4, compare_u32, NULL), -EINVAL);
+    CHECK_EQ(weft_par_sort(items, SIZE_MAX / 2, 4, compare_u32, NULL), -EINVAL);
+    CHECK_EQ(weft_par_sort_stable(NULL, 2, 4, compare_u32, NULL), -EINVAL);
+    CHECK_EQ(weft_par_sort(NULL, 0, 4, compare_u32, NULL), 0);
     CHECK_EQ(items[0], 2);
 }
 

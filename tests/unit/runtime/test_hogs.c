@@ -17,9 +17,9 @@
 #include "runtime/runtime.h"
 #include "sched_helpers.h"
 
-static weft_options options_with_spares(const struct tour *tour)
+static weft_runtime_options options_with_spares(const struct tour *tour)
 {
-    weft_options options = tour->options;
+    weft_runtime_options options = tour->options;
     options.hog_ns = WEFT_MILLISECOND;
     return options;
 }
@@ -27,7 +27,7 @@ static weft_options options_with_spares(const struct tour *tour)
 static void run_with_spares(enum which which, weft_fn body)
 {
     for (struct tour tour = {.which = which}; tour_next(&tour);) {
-        const weft_options options = options_with_spares(&tour);
+        const weft_runtime_options options = options_with_spares(&tour);
         struct setting setting = *tour.setting;
         CHECK_EQ(weft_run(body, &setting, &options), 0);
     }
@@ -46,7 +46,7 @@ static intptr_t hog(void *arg)
 /* Waits until no more workers than configured are active. */
 static void wait_until_spares_park(unsigned workers)
 {
-    while (stats_of(weft_runtime_self()).in_play > workers) {
+    while (stats_of(weft_runtime_self()).workers_active > workers) {
         (void)weft_sleep(WEFT_MILLISECOND); /* a sleep, so that this task is no hog */
     }
 }
@@ -60,9 +60,9 @@ static intptr_t answer(void *arg)
     weft_chan **chans = arg;
     for (int i = 0; i < HOPS; i++) {
         int item = 0;
-        CHECK_EQ(weft_recv(chans[0], &item), 0);
+        CHECK_EQ(weft_chan_recv(chans[0], &item), 0);
         item++;
-        CHECK_EQ(weft_send(chans[1], &item), 0);
+        CHECK_EQ(weft_chan_send(chans[1], &item), 0);
     }
     return 0;
 }
@@ -72,8 +72,8 @@ static intptr_t ask(void *arg)
     weft_chan **chans = arg;
     for (int i = 0; i < HOPS; i++) {
         int item = i;
-        CHECK_EQ(weft_send(chans[0], &item), 0);
-        CHECK_EQ(weft_recv(chans[1], &item), 0);
+        CHECK_EQ(weft_chan_send(chans[0], &item), 0);
+        CHECK_EQ(weft_chan_recv(chans[1], &item), 0);
         CHECK_EQ(item, i + 1);
     }
     return 0;
@@ -94,8 +94,8 @@ static intptr_t run_beside_hogs(void *arg)
     wf_atomic_u32 done = {0};
     weft_chan *chans[2] = {NULL, NULL};
     weft_task *hogs[HOGS];
-    CHECK_EQ(weft_chan_open(&chans[0], sizeof(int), 0), 0);
-    CHECK_EQ(weft_chan_open(&chans[1], sizeof(int), 0), 0);
+    CHECK_EQ(weft_chan_new(&chans[0], sizeof(int), 0), 0);
+    CHECK_EQ(weft_chan_new(&chans[1], sizeof(int), 0), 0);
     for (int i = 0; i < HOGS; i++) {
         hogs[i] = go(hog, &done);
     }
@@ -103,16 +103,17 @@ static intptr_t run_beside_hogs(void *arg)
     CHECK_EQ(weft_await_all(others, 3, NULL), 0);
     /* With more workers the spares need not have started.  With one worker a spare may have started
      * for a task that lost its CPU, and then the monitor sees the hogs later. */
-    while (setting->workers == 1 && (stats_of(weft_runtime_self()).hogs < HOGS ||
-                                     stats_of(weft_runtime_self()).seats <= setting->workers)) {
+    while (setting->workers == 1 &&
+           (stats_of(weft_runtime_self()).hogs < HOGS ||
+            stats_of(weft_runtime_self()).workers_total <= setting->workers)) {
         CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
     }
     raise_by_one(&done);
     CHECK_EQ(weft_await_all(hogs, HOGS, NULL), 0);
     wait_until_spares_park(setting->workers);
     CHECK_EQ(weft_await(go(echo, (void *)7)), 7);
-    weft_chan_drop(chans[0]);
-    weft_chan_drop(chans[1]);
+    weft_chan_unref(chans[0]);
+    weft_chan_unref(chans[1]);
     return 0;
 }
 
@@ -239,7 +240,7 @@ static void submit_from_outside(weft_runtime *runtime, const struct setting *set
 static void spare_runs_external_submissions_of_stuck_workers(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
-        const weft_options options = options_with_spares(&tour);
+        const weft_runtime_options options = options_with_spares(&tour);
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         submit_from_outside(runtime, tour.setting);
@@ -344,7 +345,7 @@ static void run_beside_yielders(weft_runtime *runtime, const struct setting *set
 static void yield_loop_starves_no_queue_timer_or_descriptor(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
-        const weft_options options = options_with_spares(&tour);
+        const weft_runtime_options options = options_with_spares(&tour);
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         run_beside_yielders(runtime, tour.setting);
@@ -376,13 +377,13 @@ static intptr_t balance(void *arg)
         tasks[i] = go(compute, &ran);
     }
     CHECK_EQ(weft_await_all(tasks, COMPUTERS, NULL), 0);
-    const unsigned workers_total = stats_of(runtime).seats;
+    const unsigned workers_total = stats_of(runtime).workers_total;
     uint64_t sum = 0;
     uint64_t completed_min = UINT64_MAX;
     uint64_t completed_max = 0;
     for (unsigned i = 0; i < workers_total; i++) {
-        weft_counters counters;
-        CHECK_EQ(weft_worker_stats(runtime, i, &counters), 0);
+        weft_worker_stats counters;
+        CHECK_EQ(weft_runtime_get_worker_stats(runtime, &counters, i), 0);
         sum += counters.completed;
         if (i < setting->workers) {
             completed_min = counters.completed < completed_min ? counters.completed : completed_min;
@@ -390,8 +391,8 @@ static intptr_t balance(void *arg)
         }
     }
     CHECK_EQ(sum, COMPUTERS); /* each task was counted by the worker that ended it */
-    weft_counters none;
-    CHECK_EQ(weft_worker_stats(runtime, workers_total, &none), -EINVAL);
+    weft_worker_stats none;
+    CHECK_EQ(weft_runtime_get_worker_stats(runtime, &none, workers_total), -EINVAL);
     tap_note("%u workers: least %ju, most %ju of %d", setting->workers, (uintmax_t)completed_min,
              (uintmax_t)completed_max, COMPUTERS);
     return 0;
@@ -465,12 +466,12 @@ static intptr_t stop_world_beside_blockers(void *arg)
         CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
     }
     for (int i = 0; i < 10; i++) {
-        CHECK_EQ(weft_stop_the_world(weft_runtime_self()), 0);
-        CHECK_EQ(weft_start_the_world(weft_runtime_self()), 0);
+        CHECK_EQ(weft_world_stop(weft_runtime_self()), 0);
+        CHECK_EQ(weft_world_start(weft_runtime_self()), 0);
     }
-    CHECK_EQ(weft_stop_the_world(weft_runtime_self()), 0);
+    CHECK_EQ(weft_world_stop(weft_runtime_self()), 0);
     raise_by_one(&blocker.done); /* the blocked worker returns and stops */
-    CHECK_EQ(weft_start_the_world(weft_runtime_self()), 0);
+    CHECK_EQ(weft_world_start(weft_runtime_self()), 0);
     return weft_await(task);
 }
 
@@ -495,12 +496,12 @@ static intptr_t pin_to_a_spare(void *arg)
     while (!wf_worker_self()->health.is_spare) {
         (void)weft_sleep(WEFT_MILLISECOND);
     }
-    CHECK_EQ(weft_pin(1), 0);
+    CHECK_EQ(weft_pin_begin(), 0);
     const int thread = wf_thread_id();
     raise_by_one(&pinned_scene->is_pinned);
     CHECK_EQ(weft_notify_wait(&pinned_scene->notify), 0);
     CHECK_EQ(wf_thread_id(), thread);
-    CHECK_EQ(weft_pin(0), 0);
+    CHECK_EQ(weft_pin_end(), 0);
     return 0;
 }
 
@@ -529,7 +530,7 @@ static intptr_t unpark_spare(void *arg)
 static void spare_is_unparked_for_a_task_pinned_to_it(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
-        const weft_options options = options_with_spares(&tour);
+        const weft_runtime_options options = options_with_spares(&tour);
         struct setting setting = *tour.setting;
         CHECK_EQ(weft_run(unpark_spare, &setting, &options), 0);
     }
@@ -559,7 +560,7 @@ static intptr_t retire_busy_spare(void *arg)
             yielders[i] = go(yield_for_spare, &done);
         }
         weft_task *one = go(hog, &hogs_done);
-        while (stats_of(weft_runtime_self()).in_play <= setting->workers) {
+        while (stats_of(weft_runtime_self()).workers_active <= setting->workers) {
             (void)weft_yield();
         }
         raise_by_one(&hogs_done);
@@ -611,7 +612,7 @@ static void note_failure(void *context, const weft_failure *failure)
 static void quiescence_is_detected_in_a_runtime_with_spares(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; short_tour_next(&tour);) {
-        weft_options options = options_with_spares(&tour);
+        weft_runtime_options options = options_with_spares(&tour);
         wf_atomic_u32 reports = {0};
         weft_runtime *runtime = NULL;
         options.on_failure = note_failure;
@@ -628,7 +629,7 @@ static void quiescence_is_detected_in_a_runtime_with_spares(void)
 
 struct hog_report {
     wf_atomic_u32 count;
-    char name[WEFT_NAME_SIZE];
+    char name[WEFT_TASK_NAME_SIZE];
     const void *site;
 };
 
@@ -650,7 +651,7 @@ static bool is_named_in_dump(void)
     char text[4096] = "";
     FILE *file = tmpfile();
     CHECK(file != NULL);
-    CHECK(weft_dump(weft_runtime_self(), fileno(file)) >= 2);
+    CHECK(weft_runtime_dump(weft_runtime_self(), fileno(file)) >= 2);
     CHECK_EQ(fseek(file, 0, SEEK_SET), 0);
     CHECK(fread(text, 1, sizeof(text) - 1, file) > 0);
     CHECK_EQ(fclose(file), 0);
@@ -679,7 +680,7 @@ static intptr_t hog_three_times(void *arg)
 static void hog_report_is_made_once_per_spawn_site(void)
 {
     for (struct tour tour = {.which = ON_ONE_WORKER}; tour_next(&tour);) {
-        weft_options options = options_with_spares(&tour);
+        weft_runtime_options options = options_with_spares(&tour);
         struct hog_report report = {.site = NULL};
         options.on_hog = record_hog;
         options.hook_context = &report;
@@ -694,8 +695,8 @@ static intptr_t check_no_spares(void *arg)
 {
     (void)arg;
     CHECK_EQ(weft_await(go(hog_3_ms, NULL)), 0);
-    const weft_stats stats = stats_of(weft_runtime_self());
-    CHECK_EQ(stats.seats, stats.workers);
+    const weft_runtime_stats stats = stats_of(weft_runtime_self());
+    CHECK_EQ(stats.workers_total, stats.workers);
     CHECK_EQ(stats.hogs, 0);
     return 0;
 }
@@ -703,7 +704,7 @@ static intptr_t check_no_spares(void *arg)
 static void no_monitor_option_disables_hogs_and_spares(void)
 {
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
-        weft_options options = options_with_spares(&tour);
+        weft_runtime_options options = options_with_spares(&tour);
         options.no_monitor = true;
         CHECK_EQ(weft_run(check_no_spares, NULL, &options), 0);
     }
@@ -739,7 +740,7 @@ static intptr_t run_beside_hog_under_fault(void *arg)
 static void monitor_retries_a_spare_that_cannot_start(void)
 {
     for (struct tour tour = {.which = ON_ONE_WORKER}; tour_next(&tour);) {
-        const weft_options options = options_with_spares(&tour);
+        const weft_runtime_options options = options_with_spares(&tour);
         struct operation operation;
         do { /* on a slow machine a spare may start before the fault: repeat */
             operation = (struct operation){.fn = run_beside_hog_under_fault};

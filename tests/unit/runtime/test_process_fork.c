@@ -27,13 +27,13 @@ static int check_child_calls(weft_runtime *runtime, weft_task *task)
         weft_spawn(&out, echo, NULL, NULL) == -EPERM,
         weft_runtime_spawn(runtime, &out, echo, NULL, NULL) == -EPERM,
         weft_await_all(&task, 1, NULL) == -EPERM,
-        weft_race(&task, 1, NULL) == -EPERM,
+        weft_await_first(&task, 1, NULL) == -EPERM,
         weft_await(task) == -EPERM, /* consumes the handle */
         weft_runtime_open(&another, NULL) == -EPERM,
         weft_run(echo, NULL, NULL) == -EPERM,
-        weft_stop_the_world(runtime) == -EPERM,
-        weft_trace_start(runtime, 16) == -EPERM,
-        weft_trace_stop(runtime, STDOUT_FILENO) == -EPERM,
+        weft_world_stop(runtime) == -EPERM,
+        weft_runtime_trace_start(runtime, 16) == -EPERM,
+        weft_runtime_trace_stop(runtime, STDOUT_FILENO) == -EPERM,
         weft_runtime_close(runtime, 0) == -EPERM,
         weft_yield() == 0,
     };
@@ -127,7 +127,7 @@ static intptr_t return_arg(void *arg)
 /* A closed runtime leaves nothing behind that forbids another one in the child. */
 static void process_fork_child_without_runtimes_may_open_one(void)
 {
-    const weft_options one = {.size = sizeof(one), .workers = 1};
+    const weft_runtime_options one = {.size = sizeof(one), .workers = 1};
     CHECK_EQ(weft_run(return_arg, (void *)3, &one), 3);
     const pid_t pid = fork();
     CHECK(pid >= 0);
@@ -153,12 +153,12 @@ static intptr_t fork_and_return(void *arg)
     return 0;
 }
 
-static weft_poll fork_in_poll(weft_cx *cx, void *state, intptr_t *result)
+static weft_poll_result fork_in_poll(weft_cx *cx, void *state, intptr_t *result)
 {
     (void)cx;
     (void)state;
     *result = fork_and_return(NULL);
-    return WEFT_READY;
+    return WEFT_POLL_READY;
 }
 
 static intptr_t spawn_poll(void *arg)
@@ -171,7 +171,7 @@ static intptr_t spawn_poll(void *arg)
 
 static void return_in_child(void)
 {
-    const weft_options one = {.size = sizeof(one), .workers = 1};
+    const weft_runtime_options one = {.size = sizeof(one), .workers = 1};
     CHECK_EQ(weft_run(fork_and_return, NULL, &one), 0);
     CHECK_EQ(weft_run(fork_and_return, (void *)1, &one), 0);
     CHECK_EQ(weft_run(spawn_poll, NULL, &one), 0);
@@ -207,32 +207,32 @@ static intptr_t join_in_child(void *arg)
 {
     (void)arg;
     struct taken_fork taken = {.is_taken = {0}};
-    weft_fork first;
-    weft_fork_go(&first, run_as_thief, &taken);
+    weft_par_fork first;
+    weft_par_fork_go(&first, run_as_thief, &taken);
     while (wf_load_acquire(&taken.is_taken) == 0) {
-        weft_fork second;
-        weft_fork_go(&second, return_arg, (void *)1);
-        CHECK_EQ(weft_fork_join(&second), 1);
+        weft_par_fork second;
+        weft_par_fork_go(&second, return_arg, (void *)1);
+        CHECK_EQ(weft_par_fork_join(&second), 1);
         (void)sched_yield();
     }
     const pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        weft_fork second; /* runs at once */
-        weft_fork_go(&second, return_arg, (void *)1);
-        _exit(weft_fork_join(&second) == 1 ? (int)weft_fork_join(&first) : 1);
+        weft_par_fork second; /* runs at once */
+        weft_par_fork_go(&second, return_arg, (void *)1);
+        _exit(weft_par_fork_join(&second) == 1 ? (int)weft_par_fork_join(&first) : 1);
     }
     int status = 0;
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK(WIFSIGNALED(status));
     CHECK_EQ(WTERMSIG(status), SIGABRT);
     raise_by_one(&taken.release);
-    return weft_fork_join(&first);
+    return weft_par_fork_join(&first);
 }
 
 static void run_join_in_child(void)
 {
-    const weft_options two = {.size = sizeof(two), .workers = 2};
+    const weft_runtime_options two = {.size = sizeof(two), .workers = 2};
     CHECK_EQ(weft_run(join_in_child, NULL, &two), 0);
 }
 
@@ -242,7 +242,7 @@ static void process_fork_child_aborts_at_the_join_of_a_taken_fork(void)
     const int status = tap_run_child(run_join_in_child, text, sizeof(text));
     CHECK(WIFEXITED(status));
     CHECK_EQ(WEXITSTATUS(status), 0);
-    CHECK(strstr(text, "weft_fork_join: the fork runs in the parent") != NULL);
+    CHECK(strstr(text, "weft_par_fork_join: the fork runs in the parent") != NULL);
 }
 
 static const struct tap_test tests[] = {

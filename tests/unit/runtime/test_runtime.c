@@ -32,11 +32,11 @@ static void set(const char *variable, const char *value)
     CHECK_EQ(setenv(variable, value, 1), 0);
 }
 
-static unsigned workers_with(const weft_options *options)
+static unsigned workers_with(const weft_runtime_options *options)
 {
     weft_runtime *runtime = NULL;
     char text[200] = "untouched";
-    CHECK_EQ(weft_options_check(options, text, sizeof(text)), 0);
+    CHECK_EQ(weft_runtime_options_check(options, text, sizeof(text)), 0);
     CHECK_EQ(weft_runtime_open(&runtime, options), 0);
     const unsigned workers = weft_runtime_workers(runtime);
     CHECK_EQ(weft_await(go_into(runtime, echo, (void *)3)), 3);
@@ -48,10 +48,10 @@ static unsigned workers_with(const weft_options *options)
  * overrides it, WEFT_WORKERS before RAYA_NUM_THREADS, and an option overrides both. */
 static void options_workers_override_environment_and_default(void)
 {
-    const weft_options three = {.size = sizeof(weft_options), .workers = 3};
+    const weft_runtime_options three = {.size = sizeof(weft_runtime_options), .workers = 3};
     clear_environment();
     CHECK_EQ(workers_with(NULL), wf_cpu_count());
-    CHECK_EQ(workers_with(&(weft_options){0}), wf_cpu_count());
+    CHECK_EQ(workers_with(&(weft_runtime_options){0}), wf_cpu_count());
     set("RAYA_NUM_THREADS", "4");
     CHECK_EQ(workers_with(NULL), 4);
     CHECK_EQ(setenv("WEFT_WORKERS", "5", 1), 0);
@@ -77,7 +77,7 @@ static void options_accept_good_environment_variables(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         set(rows[i][0], rows[i][1]);
         tap_doing("%s=%s", rows[i][0], rows[i][1]);
-        CHECK_EQ(workers_with(&(weft_options){.workers = 2}), 2);
+        CHECK_EQ(workers_with(&(weft_runtime_options){.workers = 2}), 2);
     }
 }
 
@@ -95,9 +95,9 @@ static void options_stack_size_comes_from_the_environment(void)
     CHECK(weft_run(return_stack_size, NULL, NULL) < 1048576);
 }
 
-static weft_options filled_with(const weft_options *options)
+static weft_runtime_options filled_with(const weft_runtime_options *options)
 {
-    weft_options filled;
+    weft_runtime_options filled;
     char text[200] = "";
     CHECK_EQ(wf_options_fill(&filled, options, text, sizeof(text)), 0);
     return filled;
@@ -105,7 +105,8 @@ static weft_options filled_with(const weft_options *options)
 
 static void options_of_the_monitor_override_environment_and_default(void)
 {
-    const weft_options explicit_options = {.hog_ns = 7, .spares_max = 3, .no_monitor = true};
+    const weft_runtime_options explicit_options = {
+        .hog_ns = 7, .spares_max = 3, .no_monitor = true};
     clear_environment();
     CHECK_EQ(filled_with(NULL).hog_ns, 10 * WEFT_MILLISECOND);
     CHECK_EQ(filled_with(NULL).spares_max, 64);
@@ -124,7 +125,7 @@ static void options_of_the_monitor_override_environment_and_default(void)
     set("WEFT_MONITOR", "0");
     CHECK(filled_with(NULL).no_monitor);
     weft_runtime *runtime = NULL;
-    CHECK_EQ(weft_runtime_open(&runtime, &(weft_options){.workers = 2}), 0);
+    CHECK_EQ(weft_runtime_open(&runtime, &(weft_runtime_options){.workers = 2}), 0);
     expect_threads(2); /* only the workers */
     CHECK_EQ(weft_runtime_close(runtime, -1), 0);
 }
@@ -157,20 +158,20 @@ static void options_reject_bad_environment_variables_by_name(void)
         weft_runtime *runtime = untouched;
         set(rows[i][0], rows[i][1]);
         tap_doing("%s=%s", rows[i][0], rows[i][1]);
-        CHECK_EQ(weft_options_check(NULL, text, sizeof(text)), -EINVAL);
+        CHECK_EQ(weft_runtime_options_check(NULL, text, sizeof(text)), -EINVAL);
         CHECK(strstr(text, rows[i][0]) != NULL);
-        CHECK_EQ(weft_options_check(NULL, NULL, 0), -EINVAL);
-        CHECK_EQ(weft_options_check(NULL, text, 5), -EINVAL);
+        CHECK_EQ(weft_runtime_options_check(NULL, NULL, 0), -EINVAL);
+        CHECK_EQ(weft_runtime_options_check(NULL, text, 5), -EINVAL);
         CHECK(strlen(text) < 5); /* truncated, and terminated */
         CHECK_EQ(weft_runtime_open(&runtime, NULL), -EINVAL);
         CHECK(runtime == untouched);
         CHECK_EQ(weft_run(echo, NULL, NULL), -EINVAL);
         /* A bad variable is an error even if an option overrides it. */
-        const weft_options explicit = {.workers = 2,
-                                       .policy = WEFT_POLICY_STEAL,
-                                       .order = WEFT_ORDER_FAIR,
-                                       .stack_size = 1 << 16};
-        CHECK_EQ(weft_options_check(&explicit, text, sizeof(text)), -EINVAL);
+        const weft_runtime_options explicit = {.workers = 2,
+                                               .policy = WEFT_POLICY_STEAL,
+                                               .order = WEFT_ORDER_FAIR,
+                                               .stack_size = 1 << 16};
+        CHECK_EQ(weft_runtime_options_check(&explicit, text, sizeof(text)), -EINVAL);
     }
     expect_threads(0);
 }
@@ -179,18 +180,18 @@ static void options_reject_bad_environment_variables_by_name(void)
  * variable. */
 static void options_reject_io_uring_by_name_if_not_built_in(void)
 {
-    const weft_options explicit = {.workers = 1, .io = WEFT_IO_URING};
+    const weft_runtime_options explicit = {.workers = 1, .io = WEFT_IO_URING};
     char text[200] = "";
     clear_environment();
 #ifdef WF_URING
-    CHECK_EQ(weft_options_check(&explicit, text, sizeof(text)), 0);
+    CHECK_EQ(weft_runtime_options_check(&explicit, text, sizeof(text)), 0);
     set("WEFT_IO", "uring");
-    CHECK_EQ(weft_options_check(NULL, text, sizeof(text)), 0);
+    CHECK_EQ(weft_runtime_options_check(NULL, text, sizeof(text)), 0);
 #else
-    CHECK_EQ(weft_options_check(&explicit, text, sizeof(text)), -EINVAL);
+    CHECK_EQ(weft_runtime_options_check(&explicit, text, sizeof(text)), -EINVAL);
     CHECK(strstr(text, "io is WEFT_IO_URING") != NULL);
     set("WEFT_IO", "uring");
-    CHECK_EQ(weft_options_check(NULL, text, sizeof(text)), -EINVAL);
+    CHECK_EQ(weft_runtime_options_check(NULL, text, sizeof(text)), -EINVAL);
     CHECK(strstr(text, "WEFT_IO") != NULL);
 #endif
     clear_environment();
@@ -199,7 +200,7 @@ static void options_reject_io_uring_by_name_if_not_built_in(void)
 static void options_reject_bad_values_by_name(void)
 {
     const struct {
-        weft_options options;
+        weft_runtime_options options;
         const char *name;
     } rows[] = {
         {{.workers = WF_WORKERS_MAX + 1}, "workers"},
@@ -218,7 +219,7 @@ static void options_reject_bad_values_by_name(void)
         char text[200] = "";
         weft_runtime *runtime = NULL;
         tap_doing("row %zu, %s", i, rows[i].name);
-        CHECK_EQ(weft_options_check(&rows[i].options, text, sizeof(text)), -EINVAL);
+        CHECK_EQ(weft_runtime_options_check(&rows[i].options, text, sizeof(text)), -EINVAL);
         CHECK(strstr(text, rows[i].name) != NULL);
         CHECK_EQ(weft_runtime_open(&runtime, &rows[i].options), -EINVAL);
         CHECK(runtime == NULL);
@@ -237,7 +238,7 @@ static intptr_t run_inside(void *arg)
 static intptr_t open_inside(void *arg)
 {
     const struct setting *setting = arg;
-    weft_options options = options_of(setting);
+    weft_runtime_options options = options_of(setting);
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
     CHECK_EQ(weft_await(go_into(runtime, run_inside, NULL)), 0);
@@ -292,7 +293,7 @@ static void runtime_with_70_workers_uses_all_of_them(void)
                                    {WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, WORKERS},
                                    {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, WORKERS}};
     for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
-        const weft_options options = options_of(&many[i]);
+        const weft_runtime_options options = options_of(&many[i]);
         struct barrier barrier = {.expected = WORKERS};
         weft_runtime *runtime = NULL;
         weft_task *tasks[WORKERS];
@@ -311,12 +312,12 @@ static void runtime_open_and_close_1000_times_leaks_nothing(void)
 {
     for (unsigned i = 0; i < 1000; i++) {
         const struct setting *setting = &settings[i % 2 + i % 3 * 4]; /* 1 or 2 workers */
-        const weft_options options = options_of(setting);
+        const weft_runtime_options options = options_of(setting);
         weft_runtime *runtime = NULL;
         CHECK(setting->workers <= 2);
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         if (i % 2 == 0) {
-            weft_drop(go_into(runtime, echo, NULL));
+            weft_task_unref(go_into(runtime, echo, NULL));
         }
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
     }
@@ -342,7 +343,7 @@ static void fill_with_blocked(weft_runtime *runtime, const struct setting *setti
         tasks[i] = go_into(runtime, join_awaited, awaited);
     }
     for (int i = 0; i < COUNT; i++) {
-        wait_for_state(tasks[i], WEFT_BLOCKED);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
     }
     expect_threads(threads);
     raise_by_one(&open);
@@ -408,8 +409,8 @@ static intptr_t spawn_beyond_limit(void *arg)
         tasks[i] = go(stand_by, &open);
     }
     weft_task *spawner = go(spawn_one_more, &ran); /* reaches the limit itself */
-    wait_for_state(spawner, WEFT_BLOCKED);
-    CHECK_EQ(info_of(spawner).wait, WEFT_WAIT_ROOM);
+    wait_for_state(spawner, WEFT_TASK_BLOCKED);
+    CHECK_EQ(info_of(spawner).wait, WEFT_WAIT_ADMISSION);
     CHECK_EQ(wf_load_acquire(&ran), 0);
     raise_by_one(&open);
     CHECK_EQ(weft_await_all(tasks, TASKS_MAX - 2, NULL), 0);
@@ -444,7 +445,7 @@ static intptr_t cancel_waiting_spawner(void *arg)
         tasks[i] = go(stand_by, &open);
     }
     weft_task *spawner = go(return_spawn_result, &open);
-    wait_for_state(spawner, WEFT_BLOCKED);
+    wait_for_state(spawner, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_cancel(spawner), 0);
     CHECK_EQ(weft_await(spawner), -ECANCELED);
     raise_by_one(&open);

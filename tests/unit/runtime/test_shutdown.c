@@ -75,8 +75,8 @@ static void runtime_close_cancels_queued_tasks(void)
             intptr_t result = 0;
             CHECK_EQ(weft_try_join(queued[i], &result), 0);
             CHECK_EQ(result, -ECANCELED);
-            CHECK_EQ(state_of(queued[i]), WEFT_CANCELLED);
-            weft_drop(queued[i]);
+            CHECK_EQ(state_of(queued[i]), WEFT_TASK_CANCELLED);
+            weft_task_unref(queued[i]);
         }
     }
 }
@@ -92,7 +92,7 @@ static intptr_t wait_with_cleanup(void *arg)
     weft_cleanup cleanup;
     weft_cleanup_push(&cleanup, note_cleanup, &scene->cleaned);
     int rc = weft_join(scene->awaited, NULL);
-    weft_cleanup_pop(&cleanup, 1);
+    weft_cleanup_pop(&cleanup, true);
     return rc;
 }
 
@@ -109,7 +109,7 @@ static void runtime_close_cancels_waiting_tasks(void)
             tasks[i] = go_into(scene.runtime, wait_with_cleanup, &scene);
         }
         for (int i = 0; i < COUNT; i++) {
-            wait_for_state(tasks[i], WEFT_BLOCKED);
+            wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
         }
         CHECK_EQ(weft_runtime_close(scene.runtime, -1), 0);
         CHECK_EQ(wf_load_acquire(&scene.cleaned), COUNT);
@@ -118,7 +118,7 @@ static void runtime_close_cancels_waiting_tasks(void)
             CHECK_EQ(weft_try_join(tasks[i], &result), 0);
             /* A joiner may see the end of the awaited task before its own cancel. */
             CHECK(result == -ECANCELED || result == 0);
-            weft_drop(tasks[i]);
+            weft_task_unref(tasks[i]);
         }
         CHECK_EQ(weft_await(scene.awaited), -ECANCELED);
     }
@@ -127,7 +127,7 @@ static void runtime_close_cancels_waiting_tasks(void)
 static intptr_t finish_with_shield(void *arg)
 {
     struct scene *scene = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     raise_by_one(&scene->started);
     while (!info_of(weft_self()).is_cancelled) { /* until the close has begun */
         CHECK_EQ(weft_yield(), 0);
@@ -143,7 +143,7 @@ static intptr_t finish_with_shield(void *arg)
         CHECK_EQ(weft_yield(), 0);
     }
     raise_by_one(&scene->cleaned);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return weft_check();
 }
 
@@ -156,7 +156,7 @@ static intptr_t occupy_thread(void *arg)
 
 static intptr_t call_occupy_thread(void *arg)
 {
-    return weft_blocking(occupy_thread, arg);
+    return weft_blocking_call(occupy_thread, arg);
 }
 
 /* The close wakes the task once; repeated wakes would keep a CPU busy for nothing. */
@@ -168,7 +168,7 @@ static void runtime_close_does_not_wake_a_blocked_task_repeatedly(void)
         pthread_t closer;
         open_scene(&tour, &scene);
         weft_task *task = go_into(scene.runtime, call_occupy_thread, &scene);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(wf_thread_start(&closer, close_thread, scene.runtime, NULL), 0);
         while (!info_of(task).is_cancelled) { /* the close has begun */
             (void)sched_yield();
@@ -179,7 +179,7 @@ static void runtime_close_does_not_wake_a_blocked_task_repeatedly(void)
         CHECK(info_of(task).runs < RUNS_MAX);
         raise_by_one(&scene.open);
         CHECK_EQ(wf_thread_join(closer), 0);
-        weft_drop(task);
+        weft_task_unref(task);
     }
 }
 
@@ -210,9 +210,9 @@ static intptr_t join_with_shield(void *arg)
     struct scene *scene = arg;
     weft_cleanup cleanup;
     weft_cleanup_push(&cleanup, note_cleanup, &scene->cleaned);
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     (void)weft_join(scene->awaited, NULL);
-    weft_cleanup_pop(&cleanup, 1);
+    weft_cleanup_pop(&cleanup, true);
     return 0;
 }
 
@@ -235,7 +235,7 @@ static void runtime_close_forces_tasks_after_the_timeout(void)
             scene.awaited = go_into(scene.runtime, never_end, NULL);
             for (int i = 0; i < 3; i++) {
                 tasks[i] = go_into(scene.runtime, join_with_shield, &scene);
-                wait_for_state(tasks[i], WEFT_BLOCKED);
+                wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
             }
             CHECK_EQ(weft_runtime_close(scene.runtime, timeout), -ETIMEDOUT);
             for (int i = 0; i < 3; i++) {
@@ -289,7 +289,7 @@ static void runtime_close_wakes_joining_threads(void)
             for (int i = 0; i < THREADS; i++) {
                 CHECK_EQ(wf_thread_join(threads[i]), 0);
             }
-            weft_drop(scene.awaited);
+            weft_task_unref(scene.awaited);
         }
     }
 }
@@ -307,10 +307,10 @@ static intptr_t close_other_runtime(void *arg)
     struct scene *scene = arg;
     CHECK_EQ(weft_runtime_close(weft_runtime_self(), -1), -EDEADLK);
     weft_task *joiner = go(join_in_other_runtime, scene);
-    wait_for_state(joiner, WEFT_BLOCKED);
+    wait_for_state(joiner, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_runtime_close(scene->runtime, -1), 0);
     CHECK_EQ(weft_await(joiner), -ECANCELED);
-    weft_drop(scene->awaited);
+    weft_task_unref(scene->awaited);
     return 0;
 }
 
@@ -388,7 +388,7 @@ static intptr_t leave_orphans(void *arg)
     struct orphan *orphan = arg;
     CHECK_EQ(weft_await(go(echo, (void *)5)), 5);
     for (int i = 0; i < 20; i++) {
-        weft_drop(go(live_until_cancelled, orphan));
+        weft_task_unref(go(live_until_cancelled, orphan));
     }
     wait_for(&orphan->started, 20);
     return 11;
@@ -408,7 +408,7 @@ static void run_cancels_and_joins_tasks_left_by_the_first_task(void)
 static intptr_t leave_unstarted_tasks(void *arg)
 {
     for (int i = 0; i < 100; i++) {
-        weft_drop(go(count_up, arg));
+        weft_task_unref(go(count_up, arg));
     }
     return 0;
 }
@@ -456,7 +456,7 @@ static intptr_t spawn_until_shutdown(void *arg)
         }
     }
     raise_by_one(&spawner->refused);
-    weft_cleanup_pop(&cleanup, 1);
+    weft_cleanup_pop(&cleanup, true);
     return rc == -ESHUTDOWN ? 0 : rc;
 }
 
@@ -514,10 +514,10 @@ struct keeper {
 static intptr_t keep_runtime_open(void *arg)
 {
     struct keeper *keeper = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     raise_by_one(&keeper->started);
     wait_for(&keeper->release, 1);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return 0;
 }
 
@@ -541,7 +541,7 @@ static void spawn_from_a_thread_that_races_close_runs_or_fails(void)
         CHECK_EQ(wf_thread_join(closer), 0);
         for (size_t i = 0; i < thread_spawner.count; i++) {
             CHECK_EQ(weft_try_join(thread_spawner.tasks[i], NULL), 0); /* none was lost */
-            weft_drop(thread_spawner.tasks[i]);
+            weft_task_unref(thread_spawner.tasks[i]);
         }
         CHECK_EQ(weft_await(task), 0);
     }
@@ -552,7 +552,7 @@ static void spawn_from_a_thread_that_races_close_runs_or_fails(void)
 
 static intptr_t wait_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return weft_join(arg, NULL);
 }
 
@@ -573,7 +573,7 @@ static void forced_close_in_a_task_keeps_the_counts_of_both_runtimes(void)
         CHECK_EQ(weft_runtime_open(&outer, &tour.options), 0);
         weft_task *kept = go_into(outer, keep_runtime_open, &keeper);
         weft_task *forced = go_into(inner, wait_shielded, kept);
-        wait_for_state(forced, WEFT_BLOCKED);
+        wait_for_state(forced, WEFT_TASK_BLOCKED);
         wait_for(&keeper.started, 1);
         CHECK_EQ(weft_await(go_into(outer, force_close, inner)), -ETIMEDOUT);
         CHECK_EQ(weft_await(forced), -ECANCELED);
@@ -604,7 +604,7 @@ static void runtime_close_in_a_task_lets_waiting_spawners_fail(void)
         CHECK_EQ(weft_runtime_open(&inner, &tour.options), 0);
         weft_task *kept = go_into(inner, keep_runtime_open, &keeper);
         weft_task *waiting = go_into(outer, spawn_into, inner);
-        wait_for_state(waiting, WEFT_BLOCKED);
+        wait_for_state(waiting, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_await(go_into(outer, force_close, inner)), -ETIMEDOUT);
         CHECK_EQ(weft_await(waiting), -ESHUTDOWN);
         CHECK_EQ(weft_await(kept), -ECANCELED);
@@ -623,7 +623,7 @@ struct yielder {
 static intptr_t yield_with_overlap_check(void *arg)
 {
     struct yielder *yielder = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     do { /* until the runtime is closed by force */
         CHECK_EQ(wf_fetch_add_relaxed(&yielder->is_in_section, 1), 0);
         raise_by_one(&yielder->slices);
@@ -641,7 +641,7 @@ static intptr_t occupy_until_done(void *arg)
 
 /* The only worker uses its queue in biased mode, and a spare is parked. The forced close wakes the
  * spare, which searches for work. */
-static void close_with_parked_spare(const weft_options *options)
+static void close_with_parked_spare(const weft_runtime_options *options)
 {
     enum { YIELDERS = 20 };
     struct yielder yielders[YIELDERS] = {{.slices = {0}}};
@@ -650,12 +650,12 @@ static void close_with_parked_spare(const weft_options *options)
     wf_atomic_u32 done = {0};
     CHECK_EQ(weft_runtime_open(&runtime, options), 0);
     weft_task *task = go_into(runtime, occupy_until_done, &done);
-    while (stats_of(runtime).in_play < 2) {
+    while (stats_of(runtime).workers_active < 2) {
         (void)sched_yield();
     }
     raise_by_one(&done);
     CHECK_EQ(weft_await(task), 0);
-    while (stats_of(runtime).in_play > 1) {
+    while (stats_of(runtime).workers_active > 1) {
         (void)sched_yield();
     }
     for (int i = 0; i < YIELDERS; i++) {

@@ -14,10 +14,10 @@ static intptr_t check_created(void *arg)
     (void)arg;
     wf_atomic_u32 open = {0};
     weft_task *task = go(stand_by, &open);
-    const weft_info info = info_of(task);
+    const weft_task_info info = info_of(task);
     CHECK(info.id > 0);
     CHECK(info.fn == stand_by);
-    CHECK(info.state != WEFT_COMPLETED);
+    CHECK(info.state != WEFT_TASK_COMPLETED);
     CHECK_EQ(info.result, 0);
     raise_by_one(&open);
     return weft_await(task);
@@ -62,8 +62,8 @@ static intptr_t check_two_tasks(void *arg)
     weft_task *tasks[2];
     for (int i = 0; i < 2; i++) {
         tasks[i] = go(record_own_stack, &own_records[i]);
-        wait_for_state(tasks[i], WEFT_BLOCKED);
-        const weft_info info = info_of(tasks[i]);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
+        const weft_task_info info = info_of(tasks[i]);
         CHECK_EQ(info.id, weft_task_id(tasks[i]));
         CHECK(info.fn == record_own_stack);
         CHECK(info.stack_size >= STACK);
@@ -82,8 +82,8 @@ static intptr_t check_two_tasks(void *arg)
         CHECK_EQ(weft_join(tasks[i], &result), 0);
         CHECK_EQ(result, id);
         CHECK_EQ(info_of(tasks[i]).result, id);
-        CHECK_EQ(state_of(tasks[i]), WEFT_COMPLETED);
-        weft_drop(tasks[i]);
+        CHECK_EQ(state_of(tasks[i]), WEFT_TASK_COMPLETED);
+        weft_task_unref(tasks[i]);
     }
     return weft_await(gate);
 }
@@ -133,16 +133,16 @@ static intptr_t pass_through_states(void *arg)
     (void)arg;
     wf_atomic_u32 open = {0};
     weft_task *task = go(stand_by, &open);
-    CHECK_EQ(state_of(task), WEFT_CREATED);
-    CHECK_EQ(state_of(weft_self()), WEFT_RUNNING);
+    CHECK_EQ(state_of(task), WEFT_TASK_CREATED);
+    CHECK_EQ(state_of(weft_self()), WEFT_TASK_RUNNING);
     while (info_of(task).runs == 0) {
         (void)weft_yield();
     }
-    CHECK_EQ(state_of(task), WEFT_RUNNABLE); /* one worker: this task runs */
+    CHECK_EQ(state_of(task), WEFT_TASK_READY); /* one worker: this task runs */
     raise_by_one(&open);
     CHECK_EQ(weft_join(task, NULL), 0);
-    CHECK_EQ(state_of(task), WEFT_COMPLETED);
-    weft_drop(task);
+    CHECK_EQ(state_of(task), WEFT_TASK_COMPLETED);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -184,7 +184,7 @@ static intptr_t check_waiters(void *arg)
     weft_task *waiters[5];
     for (int i = 0; i < 5; i++) {
         waiters[i] = go(join_and_add_one, awaited);
-        wait_for_state(waiters[i], WEFT_BLOCKED);
+        wait_for_state(waiters[i], WEFT_TASK_BLOCKED);
         CHECK_EQ(info_of(waiters[i]).wait_task_id, weft_task_id(awaited));
     }
     raise_by_one(&open);
@@ -237,8 +237,8 @@ static void start_workers(weft_runtime *runtime, const struct setting *setting)
     CHECK(thread > 0);
     CHECK(thread != wf_thread_id());
     for (unsigned i = 0; i < setting->workers; i++) {
-        weft_counters counters;
-        CHECK_EQ(weft_worker_stats(runtime, i, &counters), 0);
+        weft_worker_stats counters;
+        CHECK_EQ(weft_runtime_get_worker_stats(runtime, &counters, i), 0);
     }
 }
 
@@ -267,8 +267,8 @@ static void execute(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(weft_await_all(tasks, COUNT, NULL), 0);
     uint64_t polled = 0;
     for (unsigned i = 0; i < setting->workers; i++) {
-        weft_counters counters;
-        CHECK_EQ(weft_worker_stats(runtime, i, &counters), 0);
+        weft_worker_stats counters;
+        CHECK_EQ(weft_runtime_get_worker_stats(runtime, &counters, i), 0);
         polled += counters.polled;
     }
     CHECK(polled >= COUNT);
@@ -337,8 +337,8 @@ static void reach_safepoints(weft_runtime *runtime, const struct setting *settin
     for (unsigned i = 0; i < count; i++) {
         tasks[i] = go_into(runtime, compute_until, &is_over);
     }
-    CHECK_EQ(weft_stop_the_world(runtime), 0); /* every worker reached a safepoint */
-    CHECK_EQ(weft_start_the_world(runtime), 0);
+    CHECK_EQ(weft_world_stop(runtime), 0); /* every worker reached a safepoint */
+    CHECK_EQ(weft_world_start(runtime), 0);
     raise_by_one(&is_over);
     CHECK_EQ(weft_await_all(tasks, count, NULL), 0);
 }
@@ -408,7 +408,7 @@ static void options_workers_default_to_the_number_of_cpus(void)
 {
     weft_runtime *runtime = NULL;
     for (unsigned workers = 1; workers <= 8; workers++) {
-        CHECK_EQ(weft_runtime_open(&runtime, &(weft_options){.workers = workers}), 0);
+        CHECK_EQ(weft_runtime_open(&runtime, &(weft_runtime_options){.workers = workers}), 0);
         CHECK_EQ(weft_runtime_workers(runtime), workers);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
     }

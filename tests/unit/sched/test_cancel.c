@@ -23,7 +23,7 @@ static intptr_t cancel_queued(void *arg)
     weft_task *tasks[COUNT];
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go(check_once, NULL);
-        CHECK_EQ(state_of(tasks[i]), WEFT_CREATED);
+        CHECK_EQ(state_of(tasks[i]), WEFT_TASK_CREATED);
         CHECK_EQ(weft_cancel(tasks[i]), 0);
         CHECK_EQ(weft_cancel(tasks[i]), 0); /* idempotent */
         CHECK(info_of(tasks[i]).is_cancelled);
@@ -32,8 +32,8 @@ static intptr_t cancel_queued(void *arg)
         intptr_t result = 0;
         CHECK_EQ(weft_join(tasks[i], &result), 0);
         CHECK_EQ(result, -ECANCELED);
-        CHECK_EQ(state_of(tasks[i]), WEFT_CANCELLED);
-        weft_drop(tasks[i]);
+        CHECK_EQ(state_of(tasks[i]), WEFT_TASK_CANCELLED);
+        weft_task_unref(tasks[i]);
     }
     return 0;
 }
@@ -103,7 +103,7 @@ static int wait_by_await_all(struct waiter *waiter)
 static int wait_by_race(struct waiter *waiter)
 {
     weft_task *tasks[2] = {weft_task_ref(waiter->awaited[0]), weft_task_ref(waiter->awaited[1])};
-    return weft_race(tasks, 2, NULL);
+    return weft_await_first(tasks, 2, NULL);
 }
 
 static intptr_t wait_twice(void *arg)
@@ -152,15 +152,15 @@ static intptr_t cancel_waiting(void *arg)
         struct waiter waiter = waiter_new(i);
         waiter_begin(&waiter);
         weft_task *task = go(wait_twice, &waiter);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(info_of(task).wait, waiter.kind);
         CHECK_EQ(weft_cancel(task), 0);
         intptr_t result = 0;
         CHECK_EQ(weft_join(task, &result), 0);
         CHECK_EQ(result, -ECANCELED);
         CHECK_EQ(waiter.codes[1], -ECANCELED);
-        CHECK_EQ(state_of(task), WEFT_CANCELLED);
-        weft_drop(task);
+        CHECK_EQ(state_of(task), WEFT_TASK_CANCELLED);
+        weft_task_unref(task);
         waiter_end(&waiter);
     }
     return 0;
@@ -205,7 +205,7 @@ static void race_the_cancel(weft_runtime *runtime, const struct setting *setting
         CHECK_EQ(weft_join(canceller.task, &result), 0);
         CHECK_EQ(result, -ECANCELED);
         CHECK_EQ(wf_thread_join(thread), 0);
-        weft_drop(canceller.task);
+        weft_task_unref(canceller.task);
     }
     CHECK_EQ(weft_cancel(endless), 0);
     CHECK_EQ(weft_await(endless), -ECANCELED);
@@ -229,10 +229,10 @@ static intptr_t cancel_at_the_end(void *arg)
         CHECK_EQ(weft_join(task, &result), 0);
         /* A task that never ran may end without a run. */
         CHECK(result == 5 || result == -ECANCELED);
-        CHECK_EQ(state_of(task), result == 5 ? WEFT_COMPLETED : WEFT_CANCELLED);
+        CHECK_EQ(state_of(task), result == 5 ? WEFT_TASK_COMPLETED : WEFT_TASK_CANCELLED);
         CHECK_EQ(weft_cancel(task), 0); /* the task has ended: no effect */
-        CHECK_EQ(state_of(task), result == 5 ? WEFT_COMPLETED : WEFT_CANCELLED);
-        weft_drop(task);
+        CHECK_EQ(state_of(task), result == 5 ? WEFT_TASK_COMPLETED : WEFT_TASK_CANCELLED);
+        weft_task_unref(task);
     }
     return 0;
 }
@@ -261,7 +261,7 @@ static intptr_t join_task_that_ignores_cancel(void *arg)
     (void)arg;
     weft_task *task = go(cancel_self, NULL);
     CHECK_EQ(weft_join(task, NULL), 0);
-    CHECK_EQ(state_of(task), WEFT_COMPLETED);
+    CHECK_EQ(state_of(task), WEFT_TASK_COMPLETED);
     CHECK_EQ(weft_await(task), 6);
     return 0;
 }
@@ -277,7 +277,7 @@ static intptr_t yield_while_cancelled(void *arg)
     (void)arg;
     wf_atomic_u32 ran = {0};
     CHECK_EQ(weft_cancel(weft_self()), 0);
-    weft_drop(go(count_up, &ran));
+    weft_task_unref(go(count_up, &ran));
     while (wf_load_acquire(&ran) == 0) {
         CHECK_EQ(weft_yield(), -ECANCELED); /* the error comes after the yield */
     }
@@ -301,7 +301,7 @@ static intptr_t wait_behind_shields(void *arg)
 {
     struct shielded *shielded = arg;
     for (int i = 0; i < shielded->shields; i++) {
-        CHECK_EQ(weft_shield(1), 0);
+        CHECK_EQ(weft_shield_begin(), 0);
     }
     CHECK_EQ(weft_join(shielded->awaited, NULL), 0); /* not affected by the cancel */
     for (int i = 0; i < shielded->shields; i++) {
@@ -309,7 +309,7 @@ static intptr_t wait_behind_shields(void *arg)
         CHECK_EQ(weft_yield(), 0);
         CHECK_EQ(info_of(weft_self()).shields, shielded->shields - i);
         CHECK(info_of(weft_self()).is_cancelled);
-        CHECK_EQ(weft_shield(0), 0);
+        CHECK_EQ(weft_shield_end(), 0);
     }
     CHECK_EQ(weft_check(), -ECANCELED);
     return weft_join(shielded->awaited, NULL) == 0 ? weft_yield() : -ECANCELED;
@@ -322,11 +322,11 @@ static intptr_t cancel_shielded(void *arg)
         struct shielded shielded = {.shields = shields};
         shielded.awaited = go(stand_by, &shielded.open);
         weft_task *task = go(wait_behind_shields, &shielded);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_cancel(task), 0);
         for (int i = 0; i < 10; i++) {
             (void)weft_yield();
-            CHECK_EQ(state_of(task), WEFT_BLOCKED);
+            CHECK_EQ(state_of(task), WEFT_TASK_BLOCKED);
         }
         raise_by_one(&shielded.open);
         CHECK_EQ(weft_await(task), -ECANCELED);
@@ -344,19 +344,19 @@ static void shield_defers_cancel_until_outermost_shield_ends(void)
 static intptr_t nest_shields(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_shield(0), -EINVAL);
+    CHECK_EQ(weft_shield_end(), -EINVAL);
     for (int i = 0; i < 255; i++) {
-        CHECK_EQ(weft_shield(1), 0);
+        CHECK_EQ(weft_shield_begin(), 0);
     }
-    CHECK_EQ(weft_shield(1), -EOVERFLOW);
+    CHECK_EQ(weft_shield_begin(), -EOVERFLOW);
     CHECK_EQ(info_of(weft_self()).shields, 255);
     CHECK_EQ(weft_cancel(weft_self()), 0);
     for (int i = 0; i < 255; i++) {
         CHECK_EQ(weft_check(), 0);
-        CHECK_EQ(weft_shield(0), 0);
+        CHECK_EQ(weft_shield_end(), 0);
     }
     CHECK_EQ(weft_check(), -ECANCELED);
-    CHECK_EQ(weft_shield(0), -EINVAL);
+    CHECK_EQ(weft_shield_end(), -EINVAL);
     return 0;
 }
 
@@ -371,9 +371,9 @@ static intptr_t clean_up_with_child(void *arg)
 {
     int rc = weft_join(arg, NULL);
     CHECK_EQ(rc, -ECANCELED);
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     CHECK_EQ(weft_await(go(echo, (void *)12)), 12);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return rc;
 }
 
@@ -383,7 +383,7 @@ static intptr_t cancel_task_with_cleanup(void *arg)
     wf_atomic_u32 open = {0};
     weft_task *awaited = go(stand_by, &open);
     weft_task *task = go(clean_up_with_child, awaited);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
     raise_by_one(&open);
@@ -402,7 +402,7 @@ static void shield_lets_a_cancelled_task_spawn_and_await(void)
 static intptr_t miss_every_deadline(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_deadline(1), WEFT_NEVER); /* far in the past */
+    CHECK_EQ(weft_deadline_set(1), WEFT_NEVER); /* far in the past */
     CHECK_EQ(info_of(weft_self()).deadline, 1);
     CHECK_EQ(weft_check(), -ETIMEDOUT);
     CHECK_EQ(weft_yield(), -ETIMEDOUT);
@@ -412,17 +412,17 @@ static intptr_t miss_every_deadline(void *arg)
         waiter_begin(&waiter);
         CHECK_EQ(wait_twice(&waiter), -ETIMEDOUT);
         CHECK_EQ(waiter.codes[1], -ETIMEDOUT);
-        CHECK_EQ(weft_deadline(WEFT_NEVER), 1);
+        CHECK_EQ(weft_deadline_set(WEFT_NEVER), 1);
         waiter_end(&waiter);
-        CHECK_EQ(weft_deadline(1), WEFT_NEVER);
+        CHECK_EQ(weft_deadline_set(1), WEFT_NEVER);
     }
-    CHECK_EQ(weft_shield(1), 0); /* a shield defers deadlines, too */
+    CHECK_EQ(weft_shield_begin(), 0); /* a shield defers deadlines, too */
     CHECK_EQ(weft_check(), 0);
     CHECK_EQ(weft_yield(), 0);
     CHECK_EQ(weft_await(go(echo, (void *)3)), 3);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     CHECK_EQ(weft_check(), -ETIMEDOUT);
-    CHECK_EQ(weft_deadline(WEFT_NEVER), 1);
+    CHECK_EQ(weft_deadline_set(WEFT_NEVER), 1);
     CHECK_EQ(weft_check(), 0);
     CHECK_EQ(weft_await(go(echo, (void *)3)), 3);
     return 0;
@@ -437,7 +437,7 @@ static intptr_t check_until_late(void *arg)
 {
     int (*const *check)(void) = arg;
     int rc = 0;
-    (void)weft_deadline(wf_clock_now() + 1000000);
+    (void)weft_deadline_set(wf_clock_now() + 1000000);
     while (rc == 0) {
         rc = (*check)();
     }
@@ -473,7 +473,7 @@ static intptr_t cancel_every_second(void *arg)
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go(join_what_never_ends, awaited);
     }
-    wait_for_state(tasks[COUNT / 2], WEFT_BLOCKED); /* some joiners wait, some do not yet */
+    wait_for_state(tasks[COUNT / 2], WEFT_TASK_BLOCKED); /* some joiners wait, some do not yet */
     for (int i = 0; i < COUNT; i += 2) {
         CHECK_EQ(weft_cancel(tasks[i]), 0);
     }

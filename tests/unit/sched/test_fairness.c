@@ -100,7 +100,7 @@ static intptr_t keep_woken_task_in_lifo_slot(void *arg)
         weft_task *awaited = go(stand_by, &open);
         void *pair[2] = {awaited, &ran};
         weft_task *task = go(count_after_join, (void *)pair);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         raise_by_one(&open);
         hold_for(&ran, 1);
         CHECK_EQ(weft_await(task), 0);
@@ -138,7 +138,7 @@ static intptr_t hog_with(int (*relax)(void))
     struct hog hog = {.runtime = weft_runtime_self(), .relax = relax};
     pthread_t thread;
     for (int i = 0; i < 5; i++) {
-        weft_drop(go(count_up, &hog.local));
+        weft_task_unref(go(count_up, &hog.local));
     }
     CHECK_EQ(wf_thread_start(&thread, spawn_from_thread, &hog, NULL), 0);
     while (wf_load_acquire(&hog.local) < 5 || wf_load_acquire(&hog.global) < 5) {
@@ -310,7 +310,7 @@ static intptr_t spawn_next_link(void *arg)
     struct chain *chain = arg;
     if (wf_load_acquire(&chain->old_ran) == 0) {
         (void)wf_fetch_add_relaxed(&chain->links, 1);
-        weft_drop(go(spawn_next_link, chain));
+        weft_task_unref(go(spawn_next_link, chain));
     } else {
         raise_by_one(&chain->is_over);
     }
@@ -321,7 +321,7 @@ static uint32_t run_chain_beside_old_task(void)
 {
     struct chain chain = {.links = {0}};
     weft_task *old = go(count_up, &chain.old_ran);
-    weft_drop(go(spawn_next_link, &chain));
+    weft_task_unref(go(spawn_next_link, &chain));
     CHECK_EQ(weft_await(old), 0);
     wait_for(&chain.is_over, 1);
     return wf_load_acquire(&chain.links);
@@ -446,7 +446,7 @@ static intptr_t run_short_tasks(void *arg)
 static void steal_backoff_does_not_delay_external_submissions(void)
 {
     for (unsigned workers = 2; workers <= 4; workers++) {
-        const weft_options options = {.workers = workers};
+        const weft_runtime_options options = {.workers = workers};
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         wf_atomic_u32 is_over = {0};
@@ -484,7 +484,7 @@ static intptr_t spawn_barrier_tasks(void *arg)
 static void leader_finds_the_lifo_slot_of_a_busy_worker(void)
 {
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 4};
-    const weft_options options = options_of(&setting);
+    const weft_runtime_options options = options_of(&setting);
     unsigned workers = setting.workers;
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
@@ -571,7 +571,7 @@ static void rotation_is_fair_for_slices_of_any_length(void)
 {
     static struct load loads[] = {{0, 80}, {5000, 40}, {20000, 20}};
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
-    const weft_options options = options_of(&setting);
+    const weft_runtime_options options = options_of(&setting);
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
     for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
@@ -592,7 +592,7 @@ static intptr_t keep_yielding(void *arg)
 {
     const struct slow_queue_task *slow_queue_task = arg;
     if (slow_queue_task->is_pinned) {
-        CHECK_EQ(weft_pin(1), 0);
+        CHECK_EQ(weft_pin_begin(), 0);
     }
     while (wf_load_acquire(slow_queue_task->is_over) == 0) { /* pairs with raise_by_one */
         const int64_t end_ns = wf_clock_now() + slow_queue_task->slice_ns;
@@ -600,7 +600,7 @@ static intptr_t keep_yielding(void *arg)
         }
         (void)weft_yield();
     }
-    return slow_queue_task->is_pinned ? weft_pin(0) : 0;
+    return slow_queue_task->is_pinned ? weft_pin_end() : 0;
 }
 
 static intptr_t set_over(void *arg)
@@ -614,7 +614,7 @@ static void slow_queue_tasks_do_not_starve_normal_tasks(void)
 {
     static const int64_t slice_ns[] = {0, 100000, 600000, 2000000};
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
-    const weft_options options = options_of(&setting);
+    const weft_runtime_options options = options_of(&setting);
     const weft_task_options high = {.size = sizeof(high), .priority = WEFT_PRIORITY_HIGH};
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);

@@ -32,7 +32,7 @@ static void check_open_error(const struct faults *faults, int rc)
     }
 }
 
-static void open_with_each_fault(const weft_options *options)
+static void open_with_each_fault(const weft_runtime_options *options)
 {
     struct faults faults = {0};
     while (faults_next(&faults)) {
@@ -68,7 +68,7 @@ static void runtime_open_succeeds_completely_or_fails_without_leaks(void)
 static void runtime_open_with_default_workers_survives_each_fault(void)
 {
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 0};
-    const weft_options options = options_of(&setting);
+    const weft_runtime_options options = options_of(&setting);
     open_with_each_fault(&options);
 }
 
@@ -303,12 +303,12 @@ static intptr_t keep_a_local(void *arg)
 {
     struct faults *faults = arg;
     faults_begin(faults);
-    void **slot = weft_local(key);
+    void **slot = weft_key_slot(key);
     faults_end(faults);
     if (slot == NULL) {
         CHECK(is_hit(faults, "alloc"));
         faults->refused++;
-        slot = weft_local(key);
+        slot = weft_key_slot(key);
     }
     CHECK(slot != NULL);
     CHECK(*slot == NULL);
@@ -326,7 +326,7 @@ static intptr_t keep_a_local_in_a_child(void *arg)
 
 static void task_local_can_be_retried_after_enomem(void)
 {
-    CHECK_EQ(weft_key_new(&key, destroy), 0);
+    CHECK_EQ(weft_key_create(&key, destroy), 0);
     fail_each(keep_a_local_in_a_child, 2);
 }
 
@@ -352,7 +352,7 @@ static intptr_t read_message(void *arg)
     } else {
         CHECK_STR(text, "disk 7 is full");
     }
-    weft_drop(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -384,13 +384,13 @@ static intptr_t race_many(void *arg)
     intptr_t result = 0;
     faults_begin(faults);
     raise_by_one(&open);
-    int rc = weft_race(tasks, RACERS, &result);
+    int rc = weft_await_first(tasks, RACERS, &result);
     faults_end(faults);
     if (rc == -ENOMEM) {
         CHECK(is_hit(faults, "alloc"));
         CHECK_EQ(result, 0);
         faults->refused++;
-        rc = weft_race(tasks, RACERS, &result); /* the caller still owns the handles */
+        rc = weft_await_first(tasks, RACERS, &result); /* the caller still owns the handles */
     }
     CHECK_EQ(rc, RACERS - 1);
     CHECK_EQ(result, 7);
@@ -422,13 +422,13 @@ static intptr_t dump_under_fault(void *arg)
     struct faults *faults = arg;
     int fd = open_null();
     faults_begin(faults);
-    int rc = weft_dump(weft_runtime_self(), fd);
+    int rc = weft_runtime_dump(weft_runtime_self(), fd);
     faults_end(faults);
     if (rc != 1) { /* one task: the caller */
         CHECK(is_write_error(faults, rc) || (rc == -ENOMEM && is_hit(faults, "alloc")));
         faults->refused++;
     }
-    CHECK_EQ(weft_dump(weft_runtime_self(), fd), 1);
+    CHECK_EQ(weft_runtime_dump(weft_runtime_self(), fd), 1);
     CHECK_EQ(close(fd), 0);
     return 0;
 }
@@ -444,26 +444,26 @@ static intptr_t trace_under_fault(void *arg)
     weft_runtime *runtime = weft_runtime_self();
     int fd = open_null();
     faults_begin(faults);
-    int rc = weft_trace_start(runtime, 64);
+    int rc = weft_runtime_trace_start(runtime, 64);
     if (rc != 0) {
         faults_end(faults);
         CHECK_EQ(rc, -ENOMEM);
         CHECK(is_hit(faults, "alloc"));
         faults->refused++;
-        CHECK_EQ(weft_trace_stop(runtime, fd), -EALREADY);
-        CHECK_EQ(weft_trace_start(runtime, 64), 0);
+        CHECK_EQ(weft_runtime_trace_stop(runtime, fd), -EALREADY);
+        CHECK_EQ(weft_runtime_trace_start(runtime, 64), 0);
     }
     (void)weft_yield();
-    rc = weft_trace_stop(runtime, fd);
+    rc = weft_runtime_trace_stop(runtime, fd);
     faults_end(faults);
     if (rc == -ENOMEM) { /* then the trace still runs */
         CHECK(is_hit(faults, "alloc"));
         faults->refused++;
-        CHECK_EQ(weft_trace_start(runtime, 64), -EALREADY);
-        rc = weft_trace_stop(runtime, fd);
+        CHECK_EQ(weft_runtime_trace_start(runtime, 64), -EALREADY);
+        rc = weft_runtime_trace_stop(runtime, fd);
     }
     CHECK(rc == 0 || is_write_error(faults, rc));
-    CHECK_EQ(weft_trace_stop(runtime, fd), -EALREADY);
+    CHECK_EQ(weft_runtime_trace_stop(runtime, fd), -EALREADY);
     CHECK_EQ(close(fd), 0);
     return 0;
 }
@@ -505,7 +505,7 @@ static void record_deadlock(void *context, const weft_deadlock *deadlock)
 
 static intptr_t fail_unseen(void *arg)
 {
-    weft_drop(go(fail_with_message, arg));
+    weft_task_unref(go(fail_with_message, arg));
     return 0;
 }
 
@@ -607,13 +607,13 @@ static intptr_t join_cycle(void *arg)
     cycle.tasks[0] = go(join_second, &cycle);
     cycle.tasks[1] = go(join_first, &cycle);
     raise_by_one(&cycle.is_complete);
-    wait_for_state(cycle.tasks[0], WEFT_BLOCKED);
-    wait_for_state(cycle.tasks[1], WEFT_BLOCKED);
+    wait_for_state(cycle.tasks[0], WEFT_TASK_BLOCKED);
+    wait_for_state(cycle.tasks[1], WEFT_TASK_BLOCKED);
     faults_begin(cycle.faults);
     int rc = weft_join(cycle.tasks[0], NULL); /* the close cancels a task of the cycle */
     CHECK(rc == 0 || rc == -ECANCELED);
-    weft_drop(cycle.tasks[0]);
-    weft_drop(cycle.tasks[1]);
+    weft_task_unref(cycle.tasks[0]);
+    weft_task_unref(cycle.tasks[1]);
     return 0;
 }
 

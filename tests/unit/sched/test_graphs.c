@@ -83,7 +83,7 @@ static intptr_t run_diamonds(void *arg)
         weft_task *sides[2] = {go(run_left, &diamond), go(run_right, &diamond)};
         CHECK_EQ(weft_await_all(sides, 2, NULL), 0);
         CHECK_EQ(diamond.sides[0] + diamond.sides[1], 203);
-        weft_drop(diamond.top);
+        weft_task_unref(diamond.top);
     }
     return 0;
 }
@@ -353,7 +353,7 @@ static intptr_t run_a_pipeline(void *arg)
         }
     }
     for (int i = 0; i < STAGES * ITEMS; i++) {
-        weft_drop(stations[i / ITEMS][i % ITEMS].task);
+        weft_task_unref(stations[i / ITEMS][i % ITEMS].task);
     }
     return 0;
 }
@@ -408,7 +408,7 @@ static intptr_t suspend_live(void *arg)
 /* S2.49, behaviour 37: ten thousand at once (fewer under ThreadSanitizer) */
 static void join_suspends_10000_tasks_at_once(void)
 {
-    const weft_options options = options_of(&settings[1]);
+    const weft_runtime_options options = options_of(&settings[1]);
     CHECK_EQ(weft_run(suspend_live, NULL, &options), 0);
 }
 
@@ -430,7 +430,7 @@ static void join_suspends_100000_tasks_at_once(void)
 #ifdef WF_SWITCH_SANITIZED
     tap_skip("a sanitizer takes too much memory for each");
 #endif
-    const weft_options options = options_of(&settings[1]);
+    const weft_runtime_options options = options_of(&settings[1]);
     CHECK_EQ(weft_run(suspend_ten_times_live, NULL, &options), 0);
 }
 

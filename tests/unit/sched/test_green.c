@@ -23,7 +23,7 @@ static intptr_t fib(void *arg)
 static void spawn_tree_computes_fibonacci(void)
 {
     for (uint32_t workers = 1; workers <= 8; workers = workers == 1 ? 2 : workers * 4) {
-        const weft_options options = {.workers = workers};
+        const weft_runtime_options options = {.workers = workers};
         CHECK_EQ(weft_run(fib, (void *)15, &options), 610);
     }
 }

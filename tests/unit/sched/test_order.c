@@ -45,7 +45,8 @@ static void expect(const char *text)
 
 static char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-static weft_options options_for(enum weft_policy policy, enum weft_order order, unsigned workers)
+static weft_runtime_options options_for(enum weft_policy policy, enum weft_order order,
+                                        unsigned workers)
 {
     const struct setting setting = {policy, order, workers};
     return options_of(&setting);
@@ -68,7 +69,7 @@ static intptr_t spawn_four(void *arg)
 /* S0.13, part of S2.16 */
 static void depth_first_order_runs_the_newest_task_first(void)
 {
-    const weft_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 1);
+    const weft_runtime_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 1);
     CHECK_EQ(weft_run(spawn_four, NULL, &options), 0);
     expect("DCBA");
 }
@@ -76,14 +77,14 @@ static void depth_first_order_runs_the_newest_task_first(void)
 /* S4.15: the newest task takes the LIFO slot; the displaced task goes to the end of the ring. */
 static void fair_order_runs_the_lifo_slot_then_the_ring_in_order(void)
 {
-    const weft_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1);
+    const weft_runtime_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1);
     CHECK_EQ(weft_run(spawn_four, NULL, &options), 0);
     expect("DABC");
 }
 
 static void reactor_runs_tasks_in_spawn_order(void)
 {
-    const weft_options options = options_for(WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 1);
+    const weft_runtime_options options = options_for(WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 1);
     CHECK_EQ(weft_run(spawn_four, NULL, &options), 0);
     expect("ABCD");
 }
@@ -144,7 +145,7 @@ static bool is_local_first(void)
 /* S0.14; S2.40, with tests/unit/queue/test_deque.c and test_ledger.c: the fallback */
 static void depth_first_order_prefers_the_local_to_the_global_queue(void)
 {
-    const weft_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 1);
+    const weft_runtime_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 1);
     CHECK_EQ(weft_run(spawn_beside_global_queue, NULL, &options), 0);
     CHECK_EQ(run_log.length, 6);
     CHECK(!HAS_ORDER || is_local_first());
@@ -180,7 +181,7 @@ static intptr_t await_in_order(void *arg)
  * end resumes its waiter. */
 static void await_suspends_and_the_next_task_runs(void)
 {
-    const weft_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 1);
+    const weft_runtime_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 1);
     CHECK_EQ(weft_run(await_in_order, NULL, &options), 0);
     expect("ppBApp");
 }
@@ -192,7 +193,7 @@ static intptr_t spawn_next_letter(void *arg)
     const char *letter = arg;
     log_append(*letter);
     if (*letter < 'T') {
-        weft_drop(go(spawn_next_letter, (char *)arg + 1));
+        weft_task_unref(go(spawn_next_letter, (char *)arg + 1));
     }
     return 0;
 }
@@ -203,7 +204,7 @@ static intptr_t start_chain(void *arg)
     static char old = 'z';
     run_log_clear();
     weft_task *task = go(log_letter, &old); /* displaced by the first task of the chain */
-    weft_drop(go(spawn_next_letter, letters));
+    weft_task_unref(go(spawn_next_letter, letters));
     CHECK_EQ(weft_await(task), 0);
     while (run_log.length < 21) {
         (void)weft_yield();
@@ -215,7 +216,7 @@ static intptr_t start_chain(void *arg)
  * ring. */
 static void lifo_slot_runs_at_most_three_in_a_row(void)
 {
-    const weft_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1);
+    const weft_runtime_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1);
     CHECK_EQ(weft_run(start_chain, NULL, &options), 0);
     const char *old = strchr(run_log.text, 'z');
     CHECK(old != NULL);
@@ -335,7 +336,7 @@ static intptr_t keep_worker_for_thief(void *arg)
 /* S0.15, S2.13: thieves take the oldest task; for the choice of the victim see test_search.c. */
 static void steal_takes_the_oldest_task(void)
 {
-    const weft_options deep = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 2);
+    const weft_runtime_options deep = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 2);
     for (int i = 0; i < 50; i++) {
         CHECK_EQ(weft_run(keep_worker_for_thief, NULL, &deep), 0);
     }
@@ -359,7 +360,7 @@ static intptr_t run_first(void *arg)
     hold_for(&pair_scene->spawned, 1);
     if (pair_scene->is_first_slow) {
         hold_for(&pair_scene->second_ended, 1); /* step 7 happens during this wait */
-        while (state_of(pair_scene->children[1]) != WEFT_COMPLETED) {
+        while (state_of(pair_scene->children[1]) != WEFT_TASK_COMPLETED) {
             (void)sched_yield();
         }
     }
@@ -382,7 +383,7 @@ static intptr_t run_parent(void *arg)
     pair_scene->children[1] = go(run_second, pair_scene);
     raise_by_one(&pair_scene->spawned);
     hold_for(&pair_scene->first_begun, 1); /* stolen: this task keeps its worker */
-    while (!pair_scene->is_first_slow && state_of(pair_scene->children[0]) != WEFT_COMPLETED) {
+    while (!pair_scene->is_first_slow && state_of(pair_scene->children[0]) != WEFT_TASK_COMPLETED) {
         (void)sched_yield();
     }
     const intptr_t first = weft_await(pair_scene->children[0]);
@@ -398,7 +399,7 @@ static intptr_t run_parent(void *arg)
 /* S2.38, whichever child ends first. The worker on which the parent continues is not specified. */
 static void steal_of_the_older_child_leaves_the_younger_to_the_parent(void)
 {
-    const weft_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 2);
+    const weft_runtime_options options = options_for(WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 2);
     for (int i = 0; i < 50; i++) {
         struct pair_scene pair_scene = {.is_first_slow = i % 2 == 0};
         CHECK_EQ(weft_run(run_parent, &pair_scene, &options), 0);
@@ -511,7 +512,7 @@ static intptr_t choose_queue(void *arg)
 }
 
 /* A run that was delayed proves nothing: repeat.  The wrong order in every run hangs the test. */
-static void check_choice(const weft_options *options, char expected)
+static void check_choice(const weft_runtime_options *options, char expected)
 {
     while (weft_run(choose_queue, NULL, options) != expected && HAS_ORDER) {
     }
@@ -522,7 +523,7 @@ static void steal_first_option_searches_victims_before_the_global_queue(void)
     const enum weft_order orders[] = {WEFT_ORDER_FAIR, WEFT_ORDER_DEPTH_FIRST};
     for (int i = 0; i < 2; i++) {
         tap_doing("order %d", i);
-        weft_options options = options_for(WEFT_POLICY_STEAL, orders[i], 2);
+        weft_runtime_options options = options_for(WEFT_POLICY_STEAL, orders[i], 2);
         check_choice(&options, 'g');
         options.steal_first = true;
         check_choice(&options, 'l');

@@ -118,7 +118,7 @@ static intptr_t check_resume(void *arg)
     wf_atomic_u32 open = {0};
     struct resume_scene resume_scene = {.awaited = go(stand_by, &open)};
     weft_task *task = go(suspend_and_resume, &resume_scene);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     const uint64_t runs = info_of(task).runs;
     raise_by_one(&open);
     CHECK_EQ(weft_join(task, NULL), 0);
@@ -263,7 +263,7 @@ static void pause_the_world(weft_runtime *runtime, const struct setting *setting
         tasks[i] = go_into(runtime, count_until_over, &counted[i]);
     }
     for (int pause = 0; pause < 5; pause++) {
-        CHECK_EQ(weft_stop_the_world(runtime), 0);
+        CHECK_EQ(weft_world_stop(runtime), 0);
         uint64_t before[4];
         for (int i = 0; i < 4; i++) {
             before[i] = counted[i].count;
@@ -272,7 +272,7 @@ static void pause_the_world(weft_runtime *runtime, const struct setting *setting
             (void)sched_yield();
             CHECK_EQ(counted[i % 4].count, before[i % 4]);
         }
-        CHECK_EQ(weft_start_the_world(runtime), 0);
+        CHECK_EQ(weft_world_start(runtime), 0);
     }
     wf_store_relaxed(&is_over, 1);
     CHECK_EQ(weft_await_all(tasks, 4, NULL), 0);
@@ -322,7 +322,7 @@ static void runtime_works_with_1_2_4_and_8_workers(void)
         {WEFT_POLICY_STEAL, WEFT_ORDER_DEPTH_FIRST, 4}, {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 4},
     };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        const weft_options options = options_of(&counts[i]);
+        const weft_runtime_options options = options_of(&counts[i]);
         tap_doing("row %zu", i);
         CHECK_EQ(weft_run(spawn_a_thousand, NULL, &options), 0);
         CHECK_EQ(weft_run(compute_fib, NULL, &options), 0);

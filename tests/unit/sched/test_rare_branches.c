@@ -47,12 +47,12 @@ static intptr_t wait_with_pending_cancel(void *arg)
     wf_atomic_u32 ran = {0};
     weft_task *task = go(count_up, &ran);
     CHECK_EQ(weft_cancel(weft_self()), 0); /* the pending wake that the next suspension finds */
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     CHECK_EQ(weft_join(task, NULL), 0);
     CHECK_EQ(wf_load_acquire(&ran), 1); /* pairs with raise_by_one */
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     CHECK_EQ(weft_check(), -ECANCELED);
-    weft_drop(task);
+    weft_task_unref(task);
     return 0;
 }
 
@@ -71,7 +71,8 @@ static intptr_t spawn_with_other_stacks(void *arg)
     weft_task *tasks[2];
     CHECK_EQ(weft_spawn(&tasks[0], echo, (void *)7, &large), 0);
     CHECK_EQ(weft_spawn(&tasks[1], echo, (void *)8, &rounding), 0);
-    weft_drop(go(echo, NULL)); /* in the LIFO slot: runs first, then switches to a task above */
+    weft_task_unref(
+        go(echo, NULL)); /* in the LIFO slot: runs first, then switches to a task above */
     CHECK_EQ(weft_await(tasks[0]), 7);
     CHECK_EQ(weft_await(tasks[1]), 8);
     return 0;
@@ -95,7 +96,7 @@ static intptr_t spawn_next(void *arg)
     if (--chain->left == 0) {
         raise_by_one(&chain->ends);
     } else {
-        weft_drop(go(spawn_next, chain));
+        weft_task_unref(go(spawn_next, chain));
     }
     return 0;
 }
@@ -104,7 +105,7 @@ static void run_chain(weft_runtime *runtime, const struct setting *setting)
 {
     (void)setting;
     struct chain chain = {.left = CHAIN};
-    weft_drop(go_into(runtime, spawn_next, &chain));
+    weft_task_unref(go_into(runtime, spawn_next, &chain));
     wait_for(&chain.ends, 1);
 }
 
@@ -159,7 +160,7 @@ static intptr_t work_until_preempted(void *arg)
 static void reactor_requests_preemption_of_a_long_slice(void)
 {
     const struct setting setting = {WEFT_POLICY_REACTOR, WEFT_ORDER_FAIR, 1};
-    const weft_options options = options_of(&setting);
+    const weft_runtime_options options = options_of(&setting);
     CHECK_EQ(weft_run(work_until_preempted, NULL, &options), 0);
     check_reached("reactor.preempt_requested");
 }
@@ -201,7 +202,7 @@ static void end_during_join(weft_runtime *runtime, const struct setting *setting
         meeting.task = go_into(runtime, stand_by, &meeting.open);
         CHECK(step_interrupt(at, join_task, end_task, &meeting));
         CHECK_EQ(meeting.rc, 0);
-        weft_drop(meeting.task);
+        weft_task_unref(meeting.task);
     }
 }
 
@@ -209,7 +210,7 @@ static void end_during_join(weft_runtime *runtime, const struct setting *setting
 static void join_sees_an_end_between_any_two_instructions(void)
 {
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
-    const weft_options options = options_of(&setting);
+    const weft_runtime_options options = options_of(&setting);
     weft_runtime *runtime = NULL;
     step_require();
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
@@ -238,7 +239,7 @@ static void end_live_tasks(void *context)
 static void spawn_wait_sees_an_admission_between_any_two_instructions(void)
 {
     const struct setting setting = {WEFT_POLICY_STEAL, WEFT_ORDER_FAIR, 1};
-    weft_options options = options_of(&setting);
+    weft_runtime_options options = options_of(&setting);
     weft_runtime *runtime = NULL;
     step_require();
     options.tasks_max = 1;
@@ -249,7 +250,7 @@ static void spawn_wait_sees_an_admission_between_any_two_instructions(void)
         meeting.task = go_into(runtime, stand_by, &meeting.open);
         CHECK(step_interrupt(at, spawn_one_more, end_live_tasks, &meeting));
         CHECK_EQ(meeting.rc, 0);
-        weft_drop(meeting.task);
+        weft_task_unref(meeting.task);
         end_live_tasks(&meeting); /* waits for the end of the second task, too */
     }
     CHECK_EQ(weft_runtime_close(runtime, -1), 0);
@@ -265,7 +266,7 @@ static intptr_t race_with_ended_task(void *arg)
     weft_task *tasks[] = {go(stand_by_or_leave, &never), go(echo, (void *)7),
                           go(stand_by_or_leave, &never)};
     CHECK_EQ(weft_join(tasks[1], NULL), 0);
-    CHECK_EQ(weft_race(tasks, 3, &result), 1);
+    CHECK_EQ(weft_await_first(tasks, 3, &result), 1);
     CHECK_EQ(result, 7);
     return 0;
 }
@@ -291,12 +292,12 @@ static intptr_t spawn_first(void *arg)
     wf_atomic_u32 ran = {0};
     weft_task *task = NULL;
     int rc = weft_spawn(&task, count_up, &ran, NULL);
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     if (rc == 0) {
         CHECK_EQ(weft_await(task), 0);
     }
     wait_for(&queue->is_second_through, 1);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return rc;
 }
 
@@ -321,8 +322,8 @@ static intptr_t cancel_admitted_spawner(void *arg)
     weft_task *last = go(stand_by, &queue.open);
     CHECK_EQ(weft_spawn(&queue.first, spawn_first, &queue, &low), 0);
     CHECK_EQ(weft_spawn(&queue.second, spawn_second, &queue, &low), 0);
-    wait_for_state(queue.first, WEFT_BLOCKED);
-    wait_for_state(queue.second, WEFT_BLOCKED);
+    wait_for_state(queue.first, WEFT_TASK_BLOCKED);
+    wait_for_state(queue.second, WEFT_TASK_BLOCKED);
     raise_by_one(&queue.open);
     CHECK_EQ(weft_await(last), 0);
     CHECK_EQ(weft_cancel(queue.first), 0);
@@ -355,9 +356,9 @@ struct closing {
 /* Shielded, so that the close cannot end it. */
 static intptr_t stand_by_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     wait_for(arg, 1);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return 0;
 }
 
@@ -369,19 +370,19 @@ static void *close_thread(void *arg)
     return NULL;
 }
 
-static void spawn_during_close(const weft_options *options)
+static void spawn_during_close(const weft_runtime_options *options)
 {
     struct closing closing = {.runtime = NULL};
     weft_task *task = NULL;
     pthread_t thread;
     CHECK_EQ(weft_runtime_open(&closing.runtime, options), 0);
-    weft_drop(go_into(closing.runtime, stand_by_shielded, &closing.open));
+    weft_task_unref(go_into(closing.runtime, stand_by_shielded, &closing.open));
     CHECK_EQ(wf_thread_start(&thread, close_thread, &closing, NULL), 0);
     wait_for(&closing.thread_id, 1);
     int rc = 0;
     while (rc == 0) { /* until the close has begun */
         rc = weft_runtime_spawn(closing.runtime, &task, echo, NULL, NULL);
-        weft_drop(rc == 0 ? task : NULL);
+        weft_task_unref(rc == 0 ? task : NULL);
     }
     CHECK_EQ(rc, -ESHUTDOWN);
     raise_by_one(&closing.open);
@@ -407,71 +408,71 @@ struct waiter {
 static intptr_t join_outside(void *arg)
 {
     struct waiter *waiter = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return weft_join(waiter->tasks[0], NULL);
 }
 
 static intptr_t race_outside(void *arg)
 {
     struct waiter *waiter = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     weft_task *tasks[] = {weft_task_ref(waiter->tasks[0]), weft_task_ref(waiter->tasks[1])};
-    return weft_race(tasks, 2, NULL);
+    return weft_await_first(tasks, 2, NULL);
 }
 
 static intptr_t spawn_outside(void *arg)
 {
     struct waiter *waiter = arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return weft_runtime_spawn(waiter->other_runtime, NULL, echo, NULL, NULL);
 }
 
 static intptr_t stop_outside(void *arg)
 {
     struct waiter *waiter = arg;
-    CHECK_EQ(weft_shield(1), 0);
-    return weft_stop_the_world(waiter->other_runtime);
+    CHECK_EQ(weft_shield_begin(), 0);
+    return weft_world_stop(waiter->other_runtime);
 }
 
 /* Waits until the task waits, then closes its runtime by force. */
 static void close_by_force_while_waiting(struct waiter *waiter, weft_fn fn, enum weft_wait wait,
-                                         const weft_options *options)
+                                         const weft_runtime_options *options)
 {
     weft_runtime *runtime = NULL;
     CHECK_EQ(weft_runtime_open(&runtime, options), 0);
     weft_task *task = go_into(runtime, fn, waiter);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(task).wait, wait);
     CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
     CHECK_EQ(weft_await(task), -ECANCELED);
 }
 
-static void check_joiners(const weft_options *options)
+static void check_joiners(const weft_runtime_options *options)
 {
     struct waiter waiter = {.other_runtime = NULL};
     CHECK_EQ(weft_runtime_open(&waiter.other_runtime, options), 0);
     for (int i = 0; i < 2; i++) {
         waiter.tasks[i] = go_into(waiter.other_runtime, stand_by, &waiter.open);
     }
-    close_by_force_while_waiting(&waiter, join_outside, WEFT_WAIT_OUTER_TASK, options);
-    close_by_force_while_waiting(&waiter, race_outside, WEFT_WAIT_OUTER_TASKS, options);
+    close_by_force_while_waiting(&waiter, join_outside, WEFT_WAIT_EXTERNAL_TASK, options);
+    close_by_force_while_waiting(&waiter, race_outside, WEFT_WAIT_EXTERNAL_TASKS, options);
     raise_by_one(&waiter.open);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_join(waiter.tasks[i], NULL), 0);
-        weft_drop(waiter.tasks[i]); /* the forced close gave the handle of the race back */
+        weft_task_unref(waiter.tasks[i]); /* the forced close gave the handle of the race back */
     }
     CHECK_EQ(weft_runtime_close(waiter.other_runtime, -1), 0);
 }
 
-static void check_spawner(weft_options options)
+static void check_spawner(weft_runtime_options options)
 {
     struct waiter waiter = {.other_runtime = NULL};
-    weft_options full = options;
+    weft_runtime_options full = options;
     full.tasks_max = 1;
     full.spawn_waits = true;
     CHECK_EQ(weft_runtime_open(&waiter.other_runtime, &full), 0);
     weft_task *task = go_into(waiter.other_runtime, stand_by, &waiter.open);
-    close_by_force_while_waiting(&waiter, spawn_outside, WEFT_WAIT_ROOM, &options);
+    close_by_force_while_waiting(&waiter, spawn_outside, WEFT_WAIT_ADMISSION, &options);
     raise_by_one(&waiter.open);
     CHECK_EQ(weft_await(task), 0);
     CHECK_EQ(weft_await(go_into(waiter.other_runtime, echo, (void *)7)), 7); /* admitted */
@@ -507,8 +508,8 @@ static intptr_t occupy_worker_until_exit(void *arg)
  * never ran again. */
 static void forced_close_returns_the_task_count_of_a_woken_spawner(void)
 {
-    const weft_options options = options_of(&settings[0]);
-    weft_options limited = options;
+    const weft_runtime_options options = options_of(&settings[0]);
+    weft_runtime_options limited = options;
     limited.global_capacity = 1;
     limited.tasks_max = 3;
     limited.spawn_waits = true;
@@ -522,13 +523,13 @@ static void forced_close_returns_the_task_count_of_a_woken_spawner(void)
     wait_for(&occupier.begun, 1);
     weft_task *second = go_into(waiter.other_runtime, echo, (void *)7); /* the queue is full */
     weft_task *waiting = go_into(own_runtime, spawn_outside, &waiter);
-    wait_for_state(waiting, WEFT_BLOCKED);
+    wait_for_state(waiting, WEFT_TASK_BLOCKED);
     weft_task *busy = go_into(own_runtime, occupy_worker_until_exit, &is_own_busy);
     wait_for(&is_own_busy, 1);
     raise_by_one(&occupier.may_end);
     CHECK_EQ(weft_await(first), 0);
     CHECK_EQ(weft_await(second), 7); /* the worker took it out of the queue */
-    CHECK_EQ(state_of(waiting), WEFT_RUNNABLE);
+    CHECK_EQ(state_of(waiting), WEFT_TASK_READY);
     CHECK_EQ(weft_runtime_close(own_runtime, 0), -ETIMEDOUT);
     CHECK_EQ(weft_await(busy), 0);
     CHECK_EQ(weft_await(waiting), -ECANCELED);
@@ -541,13 +542,13 @@ static void forced_close_returns_the_task_count_of_a_woken_spawner(void)
     CHECK_EQ(weft_runtime_close(waiter.other_runtime, -1), 0);
 }
 
-static void check_stopper(const weft_options *options)
+static void check_stopper(const weft_runtime_options *options)
 {
     struct waiter waiter = {.other_runtime = NULL};
     CHECK_EQ(weft_runtime_open(&waiter.other_runtime, options), 0);
-    CHECK_EQ(weft_stop_the_world(waiter.other_runtime), 0);
+    CHECK_EQ(weft_world_stop(waiter.other_runtime), 0);
     close_by_force_while_waiting(&waiter, stop_outside, WEFT_WAIT_WORLD, options);
-    CHECK_EQ(weft_start_the_world(waiter.other_runtime), 0);
+    CHECK_EQ(weft_world_start(waiter.other_runtime), 0);
     CHECK_EQ(weft_await(go_into(waiter.other_runtime, echo, (void *)7)), 7); /* no stopper waits */
     CHECK_EQ(weft_runtime_close(waiter.other_runtime, -1), 0);
 }
@@ -568,16 +569,16 @@ static void forced_close_removes_waiters_from_other_runtimes(void)
 static intptr_t force_close_in_task(void *arg)
 {
     const struct setting *setting = arg;
-    const weft_options options = options_of(setting);
+    const weft_runtime_options options = options_of(setting);
     struct waiter waiter = {.other_runtime = weft_runtime_self()};
     waiter.tasks[0] = go(stand_by, &waiter.open);
-    close_by_force_while_waiting(&waiter, join_outside, WEFT_WAIT_OUTER_TASK, &options);
+    close_by_force_while_waiting(&waiter, join_outside, WEFT_WAIT_EXTERNAL_TASK, &options);
     raise_by_one(&waiter.open);
     CHECK_EQ(weft_await(waiter.tasks[0]), 0);
     while (stats_of(waiter.other_runtime).live > 1) { /* await returns before the count drops */
         let_others_run();
     }
-    const weft_stats stats = stats_of(waiter.other_runtime);
+    const weft_runtime_stats stats = stats_of(waiter.other_runtime);
     CHECK_EQ(stats.live, 1); /* this task: not those of the other runtime */
     CHECK_EQ(stats.total.spawned, 2);
     CHECK_EQ(stats.total.completed, 1);
@@ -595,10 +596,10 @@ static void failure_report_is_skipped_after_the_runtime_closed(void)
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         weft_task *task = go_into(runtime, echo, (void *)-EIO);
-        wait_for_state(task, WEFT_FAILED);
+        wait_for_state(task, WEFT_TASK_FAILED);
         CHECK_EQ(weft_runtime_close(runtime, -1), 0);
         CHECK_EQ(weft_cancel(task), 0); /* late: no effect */
-        weft_drop(task);                /* a report would fail the test */
+        weft_task_unref(task);          /* a report would fail the test */
     }
     check_reached("fail.after_its_runtime");
     check_reached("ready.woken_after_its_runtime");
@@ -649,7 +650,7 @@ static intptr_t spawn_until_stolen(void *arg)
 
 static void bias_works_when_membarrier_fails_later(void)
 {
-    const weft_options options = {.workers = 2};
+    const weft_runtime_options options = {.workers = 2};
     CHECK_EQ(weft_run(spawn_until_stolen, NULL, &options), 0);
 }
 

@@ -40,10 +40,10 @@ static intptr_t add_some(void *arg)
 {
     struct sum *sum = arg;
     int item = 0;
-    while (weft_recv(sum->chan, &item) == 0) {
+    while (weft_chan_recv(sum->chan, &item) == 0) {
         CHECK_EQ(weft_sleep(item % 7 == 0 ? WEFT_MILLISECOND / 10 : 0), 0);
         CHECK_EQ(weft_mutex_lock(&sum->mutex), 0);
-        sum->plain += weft_blocking(echo, (void *)(intptr_t)item);
+        sum->plain += weft_blocking_call(echo, (void *)(intptr_t)item);
         CHECK_EQ(weft_mutex_unlock(&sum->mutex), 0);
     }
     return 0;
@@ -56,16 +56,16 @@ static intptr_t run_program(void *arg)
     (void)arg;
     struct sum sum = {.plain = 0};
     weft_task *tasks[ADDERS];
-    CHECK_EQ(weft_chan_open(&sum.chan, sizeof(int), 3), 0);
+    CHECK_EQ(weft_chan_new(&sum.chan, sizeof(int), 3), 0);
     for (int i = 0; i < ADDERS; i++) {
         tasks[i] = go(add_some, &sum);
     }
     for (int i = 1; i <= ITEMS; i++) {
-        CHECK_EQ(weft_send(sum.chan, &i), 0);
+        CHECK_EQ(weft_chan_send(sum.chan, &i), 0);
     }
     CHECK_EQ(weft_chan_close(sum.chan), 0);
     CHECK_EQ(weft_await_all(tasks, ADDERS, NULL), 0);
-    weft_chan_drop(sum.chan);
+    weft_chan_unref(sum.chan);
     return sum.plain;
 }
 
@@ -288,13 +288,13 @@ struct message {
 static intptr_t send_message(void *arg)
 {
     struct message *message = arg;
-    return weft_send(message->chan, &message->item);
+    return weft_chan_send(message->chan, &message->item);
 }
 
 static intptr_t receive_message(void *arg)
 {
     struct message *message = arg;
-    return weft_recv(message->chan, &message->item);
+    return weft_chan_recv(message->chan, &message->item);
 }
 
 static intptr_t serve_channels(void *arg)
@@ -305,23 +305,23 @@ static intptr_t serve_channels(void *arg)
     struct message messages[WAITERS];
     weft_task *tasks[WAITERS];
     int item = 1;
-    CHECK_EQ(weft_chan_open(&chan, sizeof(int), 1), 0);
-    CHECK_EQ(weft_send(chan, &item), 0);
+    CHECK_EQ(weft_chan_new(&chan, sizeof(int), 1), 0);
+    CHECK_EQ(weft_chan_send(chan, &item), 0);
     for (int i = 0; i < WAITERS; i++) {
         messages[i] = (struct message){chan, i + 2};
         tasks[i] = go(send_message, &messages[i]);
         wait_until_blocked(tasks[i], WEFT_WAIT_SEND);
     }
     for (int i = 1; i <= 2; i++) { /* first the buffer, then the oldest sender */
-        CHECK_EQ(weft_recv(chan, &item), 0);
+        CHECK_EQ(weft_chan_recv(chan, &item), 0);
         CHECK_EQ(item, i);
         CHECK_EQ(weft_await(tasks[i - 1]), 0);
     }
-    CHECK_EQ(state_of(tasks[2]), WEFT_BLOCKED); /* the last one keeps waiting */
-    CHECK_EQ(weft_recv(chan, &item), 0);
+    CHECK_EQ(state_of(tasks[2]), WEFT_TASK_BLOCKED); /* the last one keeps waiting */
+    CHECK_EQ(weft_chan_recv(chan, &item), 0);
     CHECK_EQ(item, 3);
     CHECK_EQ(weft_await(tasks[2]), 0);
-    CHECK_EQ(weft_recv(chan, &item), 0);
+    CHECK_EQ(weft_chan_recv(chan, &item), 0);
     CHECK_EQ(item, 4);
     for (int i = 0; i < WAITERS; i++) {
         tasks[i] = go(receive_message, &messages[i]);
@@ -329,14 +329,14 @@ static intptr_t serve_channels(void *arg)
     }
     for (int i = 0; i < 2; i++) {
         item = 10 + i;
-        CHECK_EQ(weft_send(chan, &item), 0);
+        CHECK_EQ(weft_chan_send(chan, &item), 0);
         CHECK_EQ(weft_await(tasks[i]), 0);
         CHECK_EQ(messages[i].item, 10 + i);
     }
-    CHECK_EQ(state_of(tasks[2]), WEFT_BLOCKED);
+    CHECK_EQ(state_of(tasks[2]), WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_chan_close(chan), 0);
     CHECK(weft_await(tasks[2]) < 0);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     return 0;
 }
 

@@ -24,7 +24,7 @@
 
 enum { WORKERS_MAX = 3 };
 
-static weft_options options_for(enum weft_order order, unsigned workers)
+static weft_runtime_options options_for(enum weft_order order, unsigned workers)
 {
     const struct setting setting = {WEFT_POLICY_STEAL, order, workers};
     return options_of(&setting);
@@ -61,7 +61,7 @@ static intptr_t occupy_worker(void *arg)
 
 static void scene_open(struct scene *scene, enum weft_order order, unsigned workers)
 {
-    const weft_options options = options_for(order, workers);
+    const weft_runtime_options options = options_for(order, workers);
     scene->workers = workers;
     CHECK_EQ(weft_runtime_open(&scene->runtime, &options), 0);
 }
@@ -116,8 +116,9 @@ static void queue_stolen(struct scene *scene, unsigned worker)
     struct steal_scene *steal_scene = wf_container_of(scene, struct steal_scene, scene);
     if (worker != scene->free) {
         steal_scene->stolen_task[worker] = (struct stolen_task){steal_scene, worker};
-        weft_drop(go(run_stolen, &steal_scene->stolen_task[worker]));
-        weft_drop(go(run_stolen, &steal_scene->stolen_task[worker])); /* displaces the first */
+        weft_task_unref(go(run_stolen, &steal_scene->stolen_task[worker]));
+        weft_task_unref(
+            go(run_stolen, &steal_scene->stolen_task[worker])); /* displaces the first */
     }
 }
 
@@ -160,7 +161,7 @@ static void steal_reaches_every_victim_from_every_thief(void)
  * opener has left them. */
 static void steal_random_seed_differs_per_worker(void)
 {
-    weft_options options = options_for(WEFT_ORDER_FAIR, WORKERS_MAX);
+    weft_runtime_options options = options_for(WEFT_ORDER_FAIR, WORKERS_MAX);
     weft_runtime *runtime = NULL;
     options.no_steal = true;
     CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
@@ -223,13 +224,14 @@ static void *inject_decoy(void *arg)
 static void fill_every_queue(struct scene *scene, unsigned worker)
 {
     if (worker != scene->free) {
-        weft_drop(go(log_name, &names[5])); /* the next spawn displaces it from the LIFO slot */
-        weft_drop(go(log_name, &names[6]));
+        weft_task_unref(
+            go(log_name, &names[5])); /* the next spawn displaces it from the LIFO slot */
+        weft_task_unref(go(log_name, &names[6]));
         return;
     }
     run_in_thread(inject_decoy, &names[3]);
     for (int i = 0; i < 3; i++) {
-        weft_drop(go(log_name, &names[i]));
+        weft_task_unref(go(log_name, &names[i]));
     }
 }
 
@@ -286,8 +288,9 @@ static struct share share;
 static intptr_t note_depths(void *arg)
 {
     (void)arg;
-    weft_counters counters;
-    CHECK_EQ(weft_worker_stats(share.scene.runtime, wf_worker_self()->index, &counters), 0);
+    weft_worker_stats counters;
+    CHECK_EQ(weft_runtime_get_worker_stats(share.scene.runtime, &counters, wf_worker_self()->index),
+             0);
     share.global[share.count] = stats_of(share.scene.runtime).global_depth;
     share.local[share.count] = counters.queue_depth;
     share.count++;
@@ -349,7 +352,7 @@ static void global_interval_is_computed_from_the_slice_length(void)
 static intptr_t spin_and_yield(void *arg)
 {
     for (int i = 0; i < *(const int *)arg; i++) {
-        const weft_time end = weft_in(100 * WEFT_MICROSECOND);
+        const weft_time end = weft_time_after(100 * WEFT_MICROSECOND);
         while (weft_now() < end) {
         }
         CHECK_EQ(weft_yield(), 0);
@@ -378,7 +381,7 @@ static intptr_t measure_interval(void *arg)
  * longer on a busy machine: repeat until one run shows the weight of a tenth. */
 static void global_interval_adapts_to_measured_slices(void)
 {
-    const weft_options options = options_for(WEFT_ORDER_FAIR, 1);
+    const weft_runtime_options options = options_for(WEFT_ORDER_FAIR, 1);
     while (weft_run(measure_interval, NULL, &options) <= 10 && !IS_SLOW) {
     }
 }
@@ -423,7 +426,7 @@ static void tick_of_a_busy_worker_reads_the_clock_after_bounded_slices(void)
 {
     const enum weft_order orders[] = {WEFT_ORDER_FAIR, WEFT_ORDER_DEPTH_FIRST};
     for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
-        const weft_options options = options_for(orders[i], 1);
+        const weft_runtime_options options = options_for(orders[i], 1);
         slices_since_clock_max = 0;
         do {
             slices_since_clock = 0;
@@ -489,7 +492,7 @@ static void global_queue_is_served_within_a_millisecond_by_a_busy_worker(void)
 {
     CHECK_EQ(WF_GLOBAL_LATENCY_NS, WEFT_MILLISECOND);
     for (int i = 0; i < 2; i++) {
-        const weft_options options =
+        const weft_runtime_options options =
             options_for(i == 0 ? WEFT_ORDER_FAIR : WEFT_ORDER_DEPTH_FIRST, 1);
         CHECK_EQ(weft_run(measure_global_latency, NULL, &options), 0);
     }
@@ -511,7 +514,7 @@ static void queue_some(struct scene *scene, unsigned worker)
     CHECK(wf_worker_self() == &scene->runtime->workers[worker]);
     queue_scene->of_each[worker] = 2 * worker + 1;
     for (unsigned i = 0; i < queue_scene->of_each[worker]; i++) {
-        weft_drop(go(count_up, &queue_scene->ran));
+        weft_task_unref(go(count_up, &queue_scene->ran));
     }
 }
 
@@ -538,13 +541,13 @@ static void run_queues_are_separate_per_worker_and_runtime(void)
         const uint64_t depth = stats_of(scene->runtime).global_depth; /* hostile builds: not 0 */
         const uint64_t of_other = stats_of(queue_scenes[1].scene.runtime).global_depth;
         for (uint64_t i = 0; i < outside; i++) {
-            weft_drop(go_into(scene->runtime, count_up, &queue_scenes[e].ran));
+            weft_task_unref(go_into(scene->runtime, count_up, &queue_scenes[e].ran));
             CHECK_EQ(stats_of(scene->runtime).global_depth, depth + i + 1);
         }
         CHECK_EQ(stats_of(queue_scenes[1].scene.runtime).global_depth, of_other);
         for (unsigned i = 0; i < scene->workers; i++) {
-            weft_counters counters;
-            CHECK_EQ(weft_worker_stats(scene->runtime, i, &counters), 0);
+            weft_worker_stats counters;
+            CHECK_EQ(weft_runtime_get_worker_stats(scene->runtime, &counters, i), 0);
             CHECK(!HAS_ORDER || counters.queue_depth == queue_scenes[e].of_each[i]);
             inside += queue_scenes[e].of_each[i];
         }
@@ -566,7 +569,7 @@ static intptr_t compute_beside_ready_task(void *arg)
     (void)arg;
     wf_atomic_u32 ran = {0};
     weft_task *other = go(count_up, &ran);
-    const weft_time end = weft_in(5 * WF_SLICE_MAX_NS);
+    const weft_time end = weft_time_after(5 * WF_SLICE_MAX_NS);
     uint64_t steps = 0;
     while (weft_now() < end) { /* a preempt request is set, and the task does not check for it */
         steps++;
@@ -622,11 +625,11 @@ static void record_worker_attributes(struct scene *scene, unsigned worker)
     const weft_task_options high = {.is_pinned = true, .priority = WEFT_PRIORITY_HIGH};
     weft_task *task = NULL;
     attribute_scene->of_workers[worker] = attributes_of_thread();
-    CHECK_EQ(weft_pin(1), 0);
+    CHECK_EQ(weft_pin_begin(), 0);
     CHECK_EQ(weft_spawn(&task, record_attributes, &attribute_scene->of_high_tasks[worker], &high),
              0);
     CHECK_EQ(weft_await(task), 0);
-    CHECK_EQ(weft_pin(0), 0);
+    CHECK_EQ(weft_pin_end(), 0);
 }
 
 static void check_same(const struct thread_attributes *one, const struct thread_attributes *other)
@@ -684,7 +687,7 @@ static intptr_t wait_for_low_holder(void *arg)
     CHECK_EQ(weft_spawn(&low, hold_mutex, &mutex_scene, &low_options), 0);
     wait_for(&mutex_scene.is_locked, 1);
     CHECK_EQ(weft_spawn(&high, lock_mutex, &mutex_scene, &high_options), 0);
-    wait_for_state(high, WEFT_BLOCKED);
+    wait_for_state(high, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(high).wait, WEFT_WAIT_MUTEX);
     CHECK_EQ(info_of(low).priority, WEFT_PRIORITY_LOW);
     raise_by_one(&mutex_scene.open);

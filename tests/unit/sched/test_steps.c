@@ -64,7 +64,7 @@ static intptr_t await_child(void *arg)
 }
 
 /* One parked worker, and a detached task from outside: its whole life is in the trace. */
-static struct trace_log trace_task(const weft_options *options, uint64_t *task_id)
+static struct trace_log trace_task(const weft_runtime_options *options, uint64_t *task_id)
 {
     weft_runtime *runtime = NULL;
     struct lifecycle lifecycle = {.id = {0}};
@@ -126,7 +126,7 @@ static void task_lifecycle_matches_the_table_of_the_architecture(void)
     for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
         tap_doing("order %d", (int)orders[i]);
         const struct setting setting = {WEFT_POLICY_STEAL, orders[i], 1};
-        weft_options options = options_of(&setting);
+        weft_runtime_options options = options_of(&setting);
         options.trace_events = EVENTS;
         uint64_t task_id = 0;
         struct trace_log trace_log = trace_task(&options, &task_id);
@@ -198,7 +198,7 @@ static void reactor_takes_its_nine_steps_in_order(void)
 
 static intptr_t call_blocking(void *arg)
 {
-    return weft_blocking(echo, arg);
+    return weft_blocking_call(echo, arg);
 }
 
 /* S1.4, S1.6, S1.7: for I/O see test_reactor.c */

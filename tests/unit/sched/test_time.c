@@ -53,8 +53,8 @@ static intptr_t check_odd_sleeps(void *arg)
     CHECK_EQ(weft_sleep(INT64_MIN), -EINVAL);
     CHECK_EQ(weft_sleep_until(weft_now() - 1), 0);
     CHECK_EQ(weft_sleep_until(INT64_MIN), 0);
-    CHECK_EQ(weft_in(INT64_MAX), WEFT_NEVER);
-    CHECK(weft_in(-HOUR) < weft_now());
+    CHECK_EQ(weft_time_after(INT64_MAX), WEFT_NEVER);
+    CHECK(weft_time_after(-HOUR) < weft_now());
     return 0;
 }
 
@@ -132,7 +132,7 @@ static intptr_t keep_busy(void *arg)
 {
     (void)arg;
     while (wf_load_acquire(&is_over) == 0) { /* pairs with raise_by_one */
-        const weft_time end = weft_in(200 * WEFT_MICROSECOND);
+        const weft_time end = weft_time_after(200 * WEFT_MICROSECOND);
         while (weft_now() < end) {
         }
         (void)weft_yield();
@@ -177,7 +177,8 @@ static intptr_t hog_until_timer_fires(void *arg)
     (void)arg;
     wf_atomic_u32 has_fired = {0};
     weft_task *task = go(sleep_and_signal, &has_fired);
-    while (state_of(task) != WEFT_BLOCKED && wf_load_acquire(&has_fired) == 0) { /* raise_by_one */
+    while (state_of(task) != WEFT_TASK_BLOCKED &&
+           wf_load_acquire(&has_fired) == 0) { /* raise_by_one */
         let_others_run();
     }
     hold_for(&has_fired, 1);
@@ -196,7 +197,7 @@ static intptr_t hog_until_each_fires(void *arg)
 /* The leader serves timers of other workers even if it can steal nothing from them. */
 static void timer_of_a_stuck_worker_fires_without_stealing(void)
 {
-    const weft_options cases[] = {
+    const weft_runtime_options cases[] = {
         {.workers = 2, .no_monitor = true, .no_steal = true},
         {.workers = 2, .no_monitor = true, .order = WEFT_ORDER_DEPTH_FIRST},
         {.workers = 2, .no_monitor = true},
@@ -228,7 +229,7 @@ static intptr_t set_earlier_timer(void *arg)
     weft_task *tasks[COUNT];
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go(sleep_for_an_hour, NULL);
-        wait_for_state(tasks[i], WEFT_BLOCKED);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
     }
     CHECK_EQ(info_of(tasks[0]).wait, WEFT_WAIT_TIME);
     CHECK_STR(weft_wait_name(info_of(tasks[0]).wait), "time");
@@ -258,21 +259,21 @@ struct deadline_scene {
 static intptr_t check_deadlines(void *arg)
 {
     struct deadline_scene *deadline_scene = arg;
-    const weft_time deadline = weft_in(2 * WEFT_MILLISECOND);
-    CHECK_EQ(weft_deadline(deadline), WEFT_NEVER);
+    const weft_time deadline = weft_time_after(2 * WEFT_MILLISECOND);
+    CHECK_EQ(weft_deadline_set(deadline), WEFT_NEVER);
     CHECK_EQ(weft_join(deadline_scene->other, NULL), -ETIMEDOUT);
     CHECK(weft_now() >= deadline);
     CHECK_EQ(weft_sleep(0), -ETIMEDOUT);
-    CHECK_EQ(weft_deadline(WEFT_NEVER), deadline);
+    CHECK_EQ(weft_deadline_set(WEFT_NEVER), deadline);
     CHECK_EQ(weft_sleep(1000), 0);
 
     /* A shield defers the deadline. */
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(weft_shield(1), 0);
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
+    CHECK_EQ(weft_shield_begin(), 0);
     check_sleep(3 * WEFT_MILLISECOND);
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     CHECK_EQ(weft_sleep(HOUR), -ETIMEDOUT);
-    (void)weft_deadline(WEFT_NEVER);
+    (void)weft_deadline_set(WEFT_NEVER);
     return 0;
 }
 
@@ -298,7 +299,7 @@ static intptr_t join_partner_with_deadline(void *arg)
 {
     (void)arg;
     weft_task *parent = partner;
-    (void)weft_deadline(weft_in(5 * WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(5 * WEFT_MILLISECOND));
     return weft_join(parent, NULL);
 }
 
@@ -334,7 +335,7 @@ static intptr_t sleep_and_join_each_other(void *arg)
 {
     (void)arg;
     weft_task *sleeper = go(sleep_for_an_hour, NULL);
-    wait_for_state(sleeper, WEFT_BLOCKED);
+    wait_for_state(sleeper, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_cancel(sleeper), 0);
     CHECK_EQ(weft_await(sleeper), -ECANCELED);
     CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
@@ -363,9 +364,9 @@ static void close_with_sleepers(weft_runtime *runtime, const struct setting *set
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go_into(runtime, sleep_for_an_hour, NULL);
     }
-    wait_for_state(tasks[COUNT - 1], WEFT_BLOCKED);
+    wait_for_state(tasks[COUNT - 1], WEFT_TASK_BLOCKED);
     for (int i = 0; i < COUNT; i++) {
-        weft_drop(tasks[i]);
+        weft_task_unref(tasks[i]);
     }
 }
 
@@ -377,7 +378,7 @@ static void runtime_close_ends_all_sleeps(void)
 static intptr_t sleep_with_shield(void *arg)
 {
     (void)arg;
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return weft_sleep(HOUR);
 }
 
@@ -388,12 +389,12 @@ static void forced_close_removes_timers(void)
         weft_runtime *runtime = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         weft_task *task = go_into(runtime, sleep_with_shield, NULL);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         intptr_t result = 0;
         CHECK_EQ(weft_try_join(task, &result), 0);
         CHECK_EQ(result, -ECANCELED);
-        weft_drop(task);
+        weft_task_unref(task);
     }
 }
 
@@ -455,9 +456,9 @@ static intptr_t wait_for_interval(void *arg)
     weft_interval interval;
     CHECK_EQ(weft_interval_init(&interval, HOUR, WEFT_MISSED_SKIP), 0);
     const weft_time next = interval.next;
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     CHECK_EQ(weft_interval_wait(&interval), -ETIMEDOUT);
-    (void)weft_deadline(WEFT_NEVER);
+    (void)weft_deadline_set(WEFT_NEVER);
     CHECK_EQ(interval.next, next); /* the tick is still to come */
     raise_by_one(arg);
     return (intptr_t)weft_interval_wait(&interval);
@@ -482,21 +483,21 @@ static void interval_wait_ends_by_deadline_and_cancel(void)
 static intptr_t nest_deadlines(void *arg)
 {
     (void)arg;
-    const weft_time outer = weft_in(HOUR);
-    CHECK_EQ(weft_deadline_sooner(outer), WEFT_NEVER);
-    CHECK_EQ(weft_deadline_sooner(outer + 1), outer); /* the earlier one stays */
-    CHECK_EQ(weft_deadline_sooner(outer - 1), outer);
-    CHECK_EQ(weft_deadline(outer), outer - 1);
-    CHECK_EQ(weft_deadline_sooner(weft_in(-1)), outer);
+    const weft_time outer = weft_time_after(HOUR);
+    CHECK_EQ(weft_deadline_tighten(outer), WEFT_NEVER);
+    CHECK_EQ(weft_deadline_tighten(outer + 1), outer); /* the earlier one stays */
+    CHECK_EQ(weft_deadline_tighten(outer - 1), outer);
+    CHECK_EQ(weft_deadline_set(outer), outer - 1);
+    CHECK_EQ(weft_deadline_tighten(weft_time_after(-1)), outer);
     CHECK_EQ(weft_sleep(HOUR), -ETIMEDOUT);
-    CHECK(weft_deadline(WEFT_NEVER) < outer);
+    CHECK(weft_deadline_set(WEFT_NEVER) < outer);
     return 0;
 }
 
 static void deadline_sooner_keeps_the_earlier_deadline(void)
 {
     run_under(EVERYWHERE, nest_deadlines);
-    CHECK_EQ(weft_deadline_sooner(1), WEFT_NEVER); /* a thread has no deadline */
+    CHECK_EQ(weft_deadline_tighten(1), WEFT_NEVER); /* a thread has no deadline */
 }
 
 static const struct tap_test tests[] = {

@@ -52,10 +52,10 @@ static long sleeps_of_all_threads(void)
  * counts as one, and sanitizers have a thread that wakes now and then. */
 static bool no_thread_woke(weft_runtime *runtime)
 {
-    const weft_counters before = stats_of(runtime).total;
+    const weft_worker_stats before = stats_of(runtime).total;
     const long sleeps = sleeps_of_all_threads();
     CHECK_EQ(weft_sleep(100 * WEFT_MILLISECOND), 0); /* no event is expected */
-    const weft_counters after = stats_of(runtime).total;
+    const weft_worker_stats after = stats_of(runtime).total;
     return after.parked == before.parked && after.woken == before.woken &&
            (HAS_RECHECKS || sleeps_of_all_threads() - sleeps <= 4);
 }
@@ -133,7 +133,7 @@ static void measure_wakes(weft_runtime *runtime, const struct setting *setting)
     check_median(times, "a spawn");
     for (int i = 0; i < ROUNDS; i++) {
         weft_task *task = go_into(runtime, wait_and_record_time, &wake_scene);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         wait_until_all_sleep(runtime, setting->workers);
         wake_scene.since = weft_now();
         CHECK_EQ(weft_sem_release(&wake_scene.sem, 1), 0);
@@ -155,7 +155,7 @@ static void external_submission_wakes_a_parked_worker_at_once(void)
 /* Returns whether the leader's timeout came in between: it woke without an unpark, and another
  * worker may be woken as leader.  The worker sleeps at both readings, so each of its sleeps but the
  * last has ended: by an unpark, or by a timeout. */
-static bool woke_by_timeout(const weft_counters *before, const weft_counters *after)
+static bool woke_by_timeout(const weft_worker_stats *before, const weft_worker_stats *after)
 {
     return after->parked - before->parked != after->woken - before->woken;
 }
@@ -164,19 +164,19 @@ static bool woke_by_timeout(const weft_counters *before, const weft_counters *af
 static bool wake_one(weft_runtime *runtime, unsigned workers)
 {
     const weft_task_options options = {.is_pinned = true};
-    weft_counters before[8];
-    weft_counters after[8];
+    weft_worker_stats before[8];
+    weft_worker_stats after[8];
     bool is_known = true;
     wait_until_all_sleep(runtime, workers);
     for (unsigned i = 0; i < workers; i++) {
-        CHECK_EQ(weft_worker_stats(runtime, i, &before[i]), 0);
+        CHECK_EQ(weft_runtime_get_worker_stats(runtime, &before[i], i), 0);
     }
     weft_task *task = NULL;
     CHECK_EQ(weft_runtime_spawn(runtime, &task, echo, NULL, &options), 0);
     CHECK_EQ(weft_await(task), 0);
     wait_until_all_sleep(runtime, workers);
     for (unsigned i = 0; i < workers; i++) {
-        CHECK_EQ(weft_worker_stats(runtime, i, &after[i]), 0);
+        CHECK_EQ(weft_runtime_get_worker_stats(runtime, &after[i], i), 0);
         is_known = is_known && !woke_by_timeout(&before[i], &after[i]);
     }
     for (unsigned i = 0; i < workers && is_known; i++) {
@@ -233,7 +233,7 @@ static void wait_without_sleep(weft_task *task, intptr_t result)
         (void)sched_yield();
     }
     CHECK_EQ(got, result);
-    weft_drop(task);
+    weft_task_unref(task);
 }
 
 /* Each submission comes when the worker has just ended the previous task and searches, announces
@@ -255,7 +255,7 @@ static void submit_while_parking(weft_runtime *runtime, const struct setting *se
         CHECK_EQ(weft_runtime_spawn(runtime, &task, wait_and_return_plain, &late_scene,
                                     &options[i / 2 % 2]),
                  0);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         late_scene.plain = i;
         CHECK_EQ(weft_sem_release(&late_scene.sem, 1), 0);
         wait_without_sleep(task, i);
@@ -271,8 +271,8 @@ static void external_submission_to_a_parking_worker_is_not_lost(void)
 static void check_queues_are_empty(weft_runtime *runtime, unsigned workers)
 {
     for (unsigned i = 0; i < workers; i++) {
-        weft_counters counters;
-        CHECK_EQ(weft_worker_stats(runtime, i, &counters), 0);
+        weft_worker_stats counters;
+        CHECK_EQ(weft_runtime_get_worker_stats(runtime, &counters, i), 0);
         CHECK_EQ(counters.queue_depth, 0);
     }
     CHECK_EQ(stats_of(runtime).global_depth, 0);

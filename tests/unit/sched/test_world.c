@@ -85,10 +85,10 @@ static void stop_from_a_thread(weft_runtime *runtime, const struct setting *sett
     uint64_t last = 0;
     for (int i = 0; i < PAUSES; i++) {
         check_running(&world);
-        CHECK_EQ(weft_stop_the_world(runtime), 0);
+        CHECK_EQ(weft_world_stop(runtime), 0);
         CHECK(check_stopped(&world) > last);
         last = sum(&world);
-        CHECK_EQ(weft_start_the_world(runtime), 0);
+        CHECK_EQ(weft_world_start(runtime), 0);
     }
     check_running(&world);
     world_end(&world);
@@ -106,9 +106,9 @@ static intptr_t stop_as_a_task(void *arg)
     struct world *world = arg;
     for (int i = 0; i < PAUSES; i++) {
         check_running(world);
-        CHECK_EQ(weft_stop_the_world(world->runtime), 0);
+        CHECK_EQ(weft_world_stop(world->runtime), 0);
         (void)check_stopped(world);
-        CHECK_EQ(weft_start_the_world(world->runtime), 0);
+        CHECK_EQ(weft_world_start(world->runtime), 0);
     }
     return 0;
 }
@@ -134,13 +134,13 @@ static void stop_while_all_sleep(weft_runtime *runtime, const struct setting *se
         (void)sched_yield();
     }
     wf_atomic_u32 ran = {0};
-    CHECK_EQ(weft_stop_the_world(runtime), 0);
+    CHECK_EQ(weft_world_stop(runtime), 0);
     weft_task *task = go_into(runtime, count_up, &ran); /* may be spawned, but does not run */
     for (int i = 0; i < 50; i++) {
         (void)sched_yield();
         CHECK_EQ(wf_load_acquire(&ran), 0);
     }
-    CHECK_EQ(weft_start_the_world(runtime), 0);
+    CHECK_EQ(weft_world_start(runtime), 0);
     CHECK_EQ(weft_await(task), 0);
 }
 
@@ -152,7 +152,7 @@ static void world_stop_works_while_all_workers_are_parked(void)
 
 static void *start_foreign_stop(void *arg)
 {
-    CHECK_EQ(weft_start_the_world(arg), -EPERM);
+    CHECK_EQ(weft_world_start(arg), -EPERM);
     return NULL;
 }
 
@@ -161,21 +161,21 @@ static void nest_stops(weft_runtime *runtime, const struct setting *setting)
     (void)setting;
     struct world world = {.runtime = NULL};
     pthread_t thread;
-    CHECK_EQ(weft_start_the_world(runtime), -EPERM); /* the world is not stopped */
+    CHECK_EQ(weft_world_start(runtime), -EPERM); /* the world is not stopped */
     world_begin(&world, runtime);
     check_running(&world);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_stop_the_world(runtime), 0);
+        CHECK_EQ(weft_world_stop(runtime), 0);
     }
     (void)check_stopped(&world);
     CHECK_EQ(wf_thread_start(&thread, start_foreign_stop, runtime, NULL), 0);
     CHECK_EQ(wf_thread_join(thread), 0);
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_start_the_world(runtime), 0);
+        CHECK_EQ(weft_world_start(runtime), 0);
         (void)check_stopped(&world);
     }
-    CHECK_EQ(weft_start_the_world(runtime), 0);
-    CHECK_EQ(weft_start_the_world(runtime), -EPERM);
+    CHECK_EQ(weft_world_start(runtime), 0);
+    CHECK_EQ(weft_world_start(runtime), -EPERM);
     check_running(&world);
     world_end(&world);
 }
@@ -205,8 +205,8 @@ static void *stop_once(void *arg)
 {
     struct pause *pause = arg;
     (void)wf_fetch_add_release(&pause->thread_id, (uint32_t)wf_thread_id()); /* to wait_for() */
-    CHECK_EQ(weft_stop_the_world(pause->runtime), 0);
-    CHECK_EQ(weft_start_the_world(pause->runtime), 0);
+    CHECK_EQ(weft_world_stop(pause->runtime), 0);
+    CHECK_EQ(weft_world_start(pause->runtime), 0);
     return NULL;
 }
 
@@ -229,7 +229,7 @@ static void measure_stop(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(wf_thread_join(thread), 0);
     const int64_t end_ns = wf_clock_now();
     CHECK_EQ(weft_await(task), 0);
-    const weft_stats stats = stats_of(runtime);
+    const weft_runtime_stats stats = stats_of(runtime);
     CHECK_EQ(stats.stops, 1);
     CHECK(stats.stop_ns_max >= (uint64_t)(open_ns - asleep_ns));
     CHECK(stats.stop_ns_max <= (uint64_t)(end_ns - begin_ns));
@@ -252,9 +252,9 @@ struct exclusion {
 static void stop_and_count(struct exclusion *exclusion)
 {
     for (int i = 0; i < STOPS; i++) {
-        CHECK_EQ(weft_stop_the_world(exclusion->runtime), 0);
+        CHECK_EQ(weft_world_stop(exclusion->runtime), 0);
         exclusion->plain++;
-        CHECK_EQ(weft_start_the_world(exclusion->runtime), 0);
+        CHECK_EQ(weft_world_start(exclusion->runtime), 0);
     }
 }
 
@@ -299,13 +299,13 @@ static intptr_t check_while_stopped(void *arg)
     struct world world = {.stop = {0}};
     (void)arg;
     world_begin(&world, weft_runtime_self());
-    CHECK_EQ(weft_stop_the_world(world.runtime), 0);
+    CHECK_EQ(weft_world_stop(world.runtime), 0);
     const uint64_t before = sum(&world);
     for (int i = 0; i < 1000; i++) { /* more than the budget of a slice */
         CHECK_EQ(weft_check(), 0);
     }
     CHECK_EQ(sum(&world), before);
-    CHECK_EQ(weft_start_the_world(world.runtime), 0);
+    CHECK_EQ(weft_world_start(world.runtime), 0);
     world_end(&world);
     return 0;
 }

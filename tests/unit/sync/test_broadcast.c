@@ -12,7 +12,7 @@
 static weft_broadcast *broadcast_of(size_t capacity)
 {
     weft_broadcast *broadcast = NULL;
-    CHECK_EQ(weft_broadcast_open(&broadcast, sizeof(int), capacity), 0);
+    CHECK_EQ(weft_broadcast_new(&broadcast, sizeof(int), capacity), 0);
     return broadcast;
 }
 
@@ -26,32 +26,32 @@ static void broadcast_refuses_bad_arguments(void)
     weft_broadcast *broadcast = NULL;
     weft_subscription subscription = {.broadcast = NULL};
     int item = 0;
-    CHECK_EQ(weft_broadcast_open(NULL, 4, 4), -EINVAL);
-    CHECK_EQ(weft_broadcast_open(&broadcast, 0, 4), -EINVAL);
-    CHECK_EQ(weft_broadcast_open(&broadcast, WEFT_ITEM_SIZE_MAX + 1, 4), -EINVAL);
-    CHECK_EQ(weft_broadcast_open(&broadcast, 4, 0), -EINVAL);
-    CHECK_EQ(weft_broadcast_open(&broadcast, 4, WEFT_CAPACITY_MAX + 1), -EINVAL);
-    CHECK_EQ(weft_broadcast_open(&broadcast, 4, WEFT_UNBOUNDED), -EINVAL);
+    CHECK_EQ(weft_broadcast_new(NULL, 4, 4), -EINVAL);
+    CHECK_EQ(weft_broadcast_new(&broadcast, 0, 4), -EINVAL);
+    CHECK_EQ(weft_broadcast_new(&broadcast, WEFT_CHAN_ITEM_SIZE_MAX + 1, 4), -EINVAL);
+    CHECK_EQ(weft_broadcast_new(&broadcast, 4, 0), -EINVAL);
+    CHECK_EQ(weft_broadcast_new(&broadcast, 4, WEFT_CHAN_CAPACITY_MAX + 1), -EINVAL);
+    CHECK_EQ(weft_broadcast_new(&broadcast, 4, WEFT_CHAN_UNBOUNDED), -EINVAL);
     CHECK(broadcast == NULL);
     broadcast = broadcast_of(3);
     CHECK_EQ(weft_broadcast_capacity(broadcast), 3);
     CHECK_EQ(weft_broadcast_capacity(NULL), 0);
     CHECK_EQ(weft_broadcast_send(NULL, &item), -EINVAL);
     CHECK_EQ(weft_broadcast_send(broadcast, NULL), -EINVAL);
-    CHECK_EQ(weft_subscribe(NULL, broadcast), -EINVAL);
-    CHECK_EQ(weft_subscribe(&subscription, NULL), -EINVAL);
+    CHECK_EQ(weft_broadcast_subscribe(NULL, broadcast), -EINVAL);
+    CHECK_EQ(weft_broadcast_subscribe(&subscription, NULL), -EINVAL);
     CHECK_EQ(weft_broadcast_recv(&subscription, &item), -EINVAL);
     CHECK_EQ(weft_broadcast_try_recv(NULL, &item), -EINVAL);
     CHECK_EQ(weft_broadcast_length(NULL), 0);
     CHECK_EQ(weft_broadcast_length(&subscription), 0);
-    CHECK_EQ(weft_subscribe(&subscription, broadcast), 0);
+    CHECK_EQ(weft_broadcast_subscribe(&subscription, broadcast), 0);
     CHECK_EQ(weft_broadcast_recv(&subscription, NULL), -EINVAL);
-    weft_unsubscribe(&subscription);
-    weft_unsubscribe(&subscription); /* it is unsubscribed already */
-    weft_unsubscribe(NULL);
+    weft_broadcast_unsubscribe(&subscription);
+    weft_broadcast_unsubscribe(&subscription); /* it is unsubscribed already */
+    weft_broadcast_unsubscribe(NULL);
     CHECK_EQ(weft_broadcast_close(NULL), -EINVAL);
-    weft_broadcast_drop(NULL);
-    weft_broadcast_drop(broadcast);
+    weft_broadcast_unref(NULL);
+    weft_broadcast_unref(broadcast);
 }
 
 static void broadcast_every_subscriber_receives_every_item(void)
@@ -60,10 +60,10 @@ static void broadcast_every_subscriber_receives_every_item(void)
     weft_subscription early;
     weft_subscription late;
     int item = -1;
-    CHECK_EQ(weft_subscribe(&early, broadcast), 0);
+    CHECK_EQ(weft_broadcast_subscribe(&early, broadcast), 0);
     CHECK_EQ(weft_broadcast_try_recv(&early, &item), -EAGAIN);
     publish(broadcast, 0);
-    CHECK_EQ(weft_subscribe(&late, broadcast), 0); /* receives from the next item */
+    CHECK_EQ(weft_broadcast_subscribe(&late, broadcast), 0); /* receives from the next item */
     for (int n = 1; n < 5; n++) {
         publish(broadcast, n);
     }
@@ -80,12 +80,12 @@ static void broadcast_every_subscriber_receives_every_item(void)
     CHECK_EQ(weft_broadcast_try_recv(&late, &item), -EAGAIN);
     CHECK_EQ(weft_broadcast_close(broadcast), 0);
     CHECK_EQ(weft_broadcast_close(broadcast), -EPIPE);
-    weft_broadcast_drop(broadcast); /* each subscription has its own reference */
+    weft_broadcast_unref(broadcast); /* each subscription has its own reference */
     CHECK_EQ(weft_broadcast_recv(&early, &item), -EPIPE);
     CHECK_EQ(weft_broadcast_try_recv(&late, &item), -EPIPE);
     CHECK_EQ(weft_broadcast_send(early.broadcast, &item), -EPIPE);
-    weft_unsubscribe(&early);
-    weft_unsubscribe(&late);
+    weft_broadcast_unsubscribe(&early);
+    weft_broadcast_unsubscribe(&late);
 }
 
 static void broadcast_slow_subscriber_learns_how_many_it_missed(void)
@@ -96,7 +96,7 @@ static void broadcast_slow_subscriber_learns_how_many_it_missed(void)
             weft_broadcast *broadcast = broadcast_of((size_t)capacity);
             weft_subscription subscription;
             int item = -1;
-            CHECK_EQ(weft_subscribe(&subscription, broadcast), 0);
+            CHECK_EQ(weft_broadcast_subscribe(&subscription, broadcast), 0);
             for (int n = 0; n < capacity + missed; n++) {
                 publish(broadcast, n);
             }
@@ -111,8 +111,8 @@ static void broadcast_slow_subscriber_learns_how_many_it_missed(void)
                 CHECK_EQ(item, n);
             }
             CHECK_EQ(weft_broadcast_recv(&subscription, &item), -EPIPE);
-            weft_unsubscribe(&subscription);
-            weft_broadcast_drop(broadcast);
+            weft_broadcast_unsubscribe(&subscription);
+            weft_broadcast_unref(broadcast);
         }
     }
 }
@@ -123,11 +123,11 @@ static void broadcast_open_without_memory_leaves_nothing_behind(void)
     while (faults_next(&faults)) {
         weft_broadcast *broadcast = NULL;
         faults_begin(&faults);
-        const int rc = weft_broadcast_open(&broadcast, 8, 8);
+        const int rc = weft_broadcast_new(&broadcast, 8, 8);
         faults_end(&faults);
         CHECK((rc == 0 && broadcast != NULL) || (rc == -ENOMEM && broadcast == NULL));
         faults.refused += rc != 0 ? 1 : 0;
-        weft_broadcast_drop(broadcast);
+        weft_broadcast_unref(broadcast);
     }
     CHECK(faults.refused >= 3);
 }
@@ -177,14 +177,14 @@ static intptr_t send_to_many(void *arg)
     struct reader readers[MANY_TASKS];
     weft_task *tasks[MANY_TASKS];
     weft_broadcast *broadcast = NULL;
-    CHECK_EQ(weft_broadcast_open(&broadcast, sizeof(struct page *), 16), 0);
+    CHECK_EQ(weft_broadcast_new(&broadcast, sizeof(struct page *), 16), 0);
     for (int i = 0; i < MANY_TASKS; i++) {
         readers[i] = (struct reader){.first = pages};
-        CHECK_EQ(weft_subscribe(&readers[i].subscription, broadcast), 0);
+        CHECK_EQ(weft_broadcast_subscribe(&readers[i].subscription, broadcast), 0);
         tasks[i] = go(read_all, &readers[i]);
     }
     for (int i = 0; i < MANY_TASKS; i++) {
-        wait_for_state(tasks[i], WEFT_BLOCKED);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
         CHECK_EQ(info_of(tasks[i]).wait, WEFT_WAIT_RECEIVE);
     }
     for (int n = 0; n < PAGES; n++) {
@@ -197,9 +197,9 @@ static intptr_t send_to_many(void *arg)
     for (int i = 0; i < MANY_TASKS; i++) {
         CHECK_EQ(readers[i].seen + readers[i].subscription.lost, PAGES);
         CHECK(readers[i].seen >= 16); /* the last items are kept for every subscriber */
-        weft_unsubscribe(&readers[i].subscription);
+        weft_broadcast_unsubscribe(&readers[i].subscription);
     }
-    weft_broadcast_drop(broadcast);
+    weft_broadcast_unref(broadcast);
     return 0;
 }
 
@@ -216,10 +216,10 @@ static void read_outside(weft_runtime *runtime, const struct setting *setting)
     struct reader readers[2];
     weft_broadcast *broadcast = NULL;
     pthread_t thread;
-    CHECK_EQ(weft_broadcast_open(&broadcast, sizeof(struct page *), 4), 0);
+    CHECK_EQ(weft_broadcast_new(&broadcast, sizeof(struct page *), 4), 0);
     for (int i = 0; i < 2; i++) {
         readers[i] = (struct reader){.first = pages};
-        CHECK_EQ(weft_subscribe(&readers[i].subscription, broadcast), 0);
+        CHECK_EQ(weft_broadcast_subscribe(&readers[i].subscription, broadcast), 0);
     }
     weft_task *task = go_into(runtime, read_all, &readers[0]);
     CHECK_EQ(wf_thread_start(&thread, read_in_thread, &readers[1], NULL), 0);
@@ -233,9 +233,9 @@ static void read_outside(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(wf_thread_join(thread), 0);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(readers[i].seen + readers[i].subscription.lost, PAGES);
-        weft_unsubscribe(&readers[i].subscription);
+        weft_broadcast_unsubscribe(&readers[i].subscription);
     }
-    weft_broadcast_drop(broadcast);
+    weft_broadcast_unref(broadcast);
 }
 
 static void broadcast_threads_send_and_receive(void)
@@ -255,19 +255,19 @@ static intptr_t end_the_waits(void *arg)
     (void)arg;
     weft_broadcast *broadcast = broadcast_of(2);
     weft_subscription subscription;
-    CHECK_EQ(weft_subscribe(&subscription, broadcast), 0);
+    CHECK_EQ(weft_broadcast_subscribe(&subscription, broadcast), 0);
     weft_task *task = go(receive_one, &subscription);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
-    weft_deadline(weft_in(WEFT_MILLISECOND));
+    weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     CHECK_EQ(receive_one(&subscription), -ETIMEDOUT);
     CHECK_EQ(receive_one(&subscription), -ETIMEDOUT);
     publish(broadcast, 6);
     CHECK_EQ(receive_one(&subscription), 6); /* returns at once */
-    weft_deadline(WEFT_NEVER);
-    weft_unsubscribe(&subscription);
-    weft_broadcast_drop(broadcast);
+    weft_deadline_set(WEFT_NEVER);
+    weft_broadcast_unsubscribe(&subscription);
+    weft_broadcast_unref(broadcast);
     return 0;
 }
 
@@ -278,7 +278,7 @@ static void broadcast_recv_ends_by_cancel_and_deadline(void)
 
 static intptr_t receive_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     (void)receive_one(arg);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
@@ -289,16 +289,16 @@ static void broadcast_forced_close_removes_a_waiting_subscriber(void)
         weft_runtime *runtime = NULL;
         weft_broadcast *broadcast = broadcast_of(2);
         weft_subscription subscription;
-        CHECK_EQ(weft_subscribe(&subscription, broadcast), 0);
+        CHECK_EQ(weft_broadcast_subscribe(&subscription, broadcast), 0);
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         weft_task *task = go_into(runtime, receive_shielded, &subscription);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         publish(broadcast, 4); /* no subscriber waits */
         CHECK_EQ(receive_one(&subscription), 4);
-        weft_unsubscribe(&subscription);
-        weft_broadcast_drop(broadcast);
+        weft_broadcast_unsubscribe(&subscription);
+        weft_broadcast_unref(broadcast);
     }
 }
 

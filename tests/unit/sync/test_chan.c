@@ -17,29 +17,29 @@ static void chan_refuses_bad_arguments(void)
 {
     weft_chan *chan = NULL;
     int item = 0;
-    CHECK_EQ(weft_chan_open(NULL, 4, 4), -EINVAL);
-    CHECK_EQ(weft_chan_open(&chan, 0, 4), -EINVAL);
-    CHECK_EQ(weft_chan_open(&chan, WEFT_ITEM_SIZE_MAX + 1, 4), -EINVAL);
-    CHECK_EQ(weft_chan_open(&chan, SIZE_MAX, 4), -EINVAL);
-    CHECK_EQ(weft_chan_open(&chan, 4, WEFT_CAPACITY_MAX + 1), -EINVAL);
-    CHECK_EQ(weft_chan_open(&chan, 4, SIZE_MAX - 1), -EINVAL);
+    CHECK_EQ(weft_chan_new(NULL, 4, 4), -EINVAL);
+    CHECK_EQ(weft_chan_new(&chan, 0, 4), -EINVAL);
+    CHECK_EQ(weft_chan_new(&chan, WEFT_CHAN_ITEM_SIZE_MAX + 1, 4), -EINVAL);
+    CHECK_EQ(weft_chan_new(&chan, SIZE_MAX, 4), -EINVAL);
+    CHECK_EQ(weft_chan_new(&chan, 4, WEFT_CHAN_CAPACITY_MAX + 1), -EINVAL);
+    CHECK_EQ(weft_chan_new(&chan, 4, SIZE_MAX - 1), -EINVAL);
     CHECK(chan == NULL);
-    CHECK_EQ(weft_send(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_recv(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_try_send(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_try_recv(NULL, &item), -EINVAL);
+    CHECK_EQ(weft_chan_send(NULL, &item), -EINVAL);
+    CHECK_EQ(weft_chan_recv(NULL, &item), -EINVAL);
+    CHECK_EQ(weft_chan_try_send(NULL, &item), -EINVAL);
+    CHECK_EQ(weft_chan_try_recv(NULL, &item), -EINVAL);
     CHECK_EQ(weft_chan_close(NULL), -EINVAL);
     CHECK_EQ(weft_chan_length(NULL), 0);
     CHECK_EQ(weft_chan_capacity(NULL), 0);
     CHECK(weft_chan_is_closed(NULL));
-    weft_chan_drop(NULL);
+    weft_chan_unref(NULL);
     chan = int_chan(1);
-    CHECK_EQ(weft_send(chan, NULL), -EINVAL);
-    CHECK_EQ(weft_recv(chan, NULL), -EINVAL);
-    CHECK_EQ(weft_try_send(chan, NULL), -EINVAL);
-    CHECK_EQ(weft_try_recv(chan, NULL), -EINVAL);
+    CHECK_EQ(weft_chan_send(chan, NULL), -EINVAL);
+    CHECK_EQ(weft_chan_recv(chan, NULL), -EINVAL);
+    CHECK_EQ(weft_chan_try_send(chan, NULL), -EINVAL);
+    CHECK_EQ(weft_chan_try_recv(chan, NULL), -EINVAL);
     CHECK_EQ(weft_chan_length(chan), 0);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
 }
 
 /* ---- without a runtime ----------------------------------------------------------------------- */
@@ -54,19 +54,19 @@ static void chan_holds_exactly_its_capacity(void)
         CHECK_EQ(weft_chan_capacity(chan), capacities[i]);
         for (int round = 0; round < 3; round++) { /* the ring wraps */
             for (int n = 0; n < capacity; n++) {
-                CHECK_EQ(weft_try_send(chan, &n), 0);
+                CHECK_EQ(weft_chan_try_send(chan, &n), 0);
                 CHECK_EQ(weft_chan_length(chan), n + 1);
             }
-            CHECK_EQ(weft_try_send(chan, &item), -EAGAIN);
-            CHECK_EQ(weft_try_recv(chan, &item), 0);
+            CHECK_EQ(weft_chan_try_send(chan, &item), -EAGAIN);
+            CHECK_EQ(weft_chan_try_recv(chan, &item), 0);
             CHECK_EQ(item, 0);
             send_int(chan, capacity);
             for (int n = 1; n <= capacity; n++) {
                 CHECK_EQ(recv_int(chan), n);
             }
-            CHECK_EQ(weft_try_recv(chan, &item), -EAGAIN);
+            CHECK_EQ(weft_chan_try_recv(chan, &item), -EAGAIN);
         }
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
 }
 
@@ -75,24 +75,24 @@ static void chan_of_capacity_zero_needs_a_receiver(void)
     weft_chan *chan = int_chan(0);
     int item = 3;
     CHECK_EQ(weft_chan_capacity(chan), 0);
-    CHECK_EQ(weft_try_send(chan, &item), -EAGAIN);
-    CHECK_EQ(weft_try_recv(chan, &item), -EAGAIN);
+    CHECK_EQ(weft_chan_try_send(chan, &item), -EAGAIN);
+    CHECK_EQ(weft_chan_try_recv(chan, &item), -EAGAIN);
     CHECK_EQ(item, 3);
     CHECK_EQ(weft_chan_length(chan), 0);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
 }
 
 static void chan_unbounded_grows(void)
 {
     enum { COUNT = 100 * 1000 };
-    weft_chan *chan = int_chan(WEFT_UNBOUNDED);
+    weft_chan *chan = int_chan(WEFT_CHAN_UNBOUNDED);
     int next = 0;
-    CHECK_EQ(weft_chan_capacity(chan), WEFT_UNBOUNDED);
+    CHECK_EQ(weft_chan_capacity(chan), WEFT_CHAN_UNBOUNDED);
     for (int n = 0; n < COUNT; n++) {
         if (n % 2 == 0) {
             send_int(chan, n);
         } else {
-            CHECK_EQ(weft_try_send(chan, &n), 0);
+            CHECK_EQ(weft_chan_try_send(chan, &n), 0);
         }
         if (n % 3 == 0) { /* so that the oldest item is in the middle of the ring when it grows */
             CHECK_EQ(recv_int(chan), next++);
@@ -102,15 +102,15 @@ static void chan_unbounded_grows(void)
     while (next < COUNT) {
         CHECK_EQ(recv_int(chan), next++);
     }
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
 }
 
 static void chan_delivers_items_of_any_size(void)
 {
-    const size_t sizes[] = {1, 2, 3, 4, 7, 8, 9, 16, 24, 63, 64, 65, 1000, WEFT_ITEM_SIZE_MAX};
-    static unsigned char out[2 * WEFT_ITEM_SIZE_MAX];
-    static unsigned char in[2 * WEFT_ITEM_SIZE_MAX];
-    const size_t capacities[] = {2, WEFT_UNBOUNDED};
+    const size_t sizes[] = {1, 2, 3, 4, 7, 8, 9, 16, 24, 63, 64, 65, 1000, WEFT_CHAN_ITEM_SIZE_MAX};
+    static unsigned char out[2 * WEFT_CHAN_ITEM_SIZE_MAX];
+    static unsigned char in[2 * WEFT_CHAN_ITEM_SIZE_MAX];
+    const size_t capacities[] = {2, WEFT_CHAN_UNBOUNDED};
     for (size_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
         const size_t size = sizes[i / 2];
         weft_chan *chan = chan_of(size, capacities[i % 2]);
@@ -120,19 +120,19 @@ static void chan_delivers_items_of_any_size(void)
             for (size_t byte = 0; byte < size; byte++) {
                 in[offset + byte] = (unsigned char)(byte * 7 + offset);
             }
-            CHECK_EQ(weft_send(chan, in + offset), 0);
-            CHECK_EQ(weft_recv(chan, out + offset), 0);
+            CHECK_EQ(weft_chan_send(chan, in + offset), 0);
+            CHECK_EQ(weft_chan_recv(chan, out + offset), 0);
             CHECK_EQ(memcmp(out + offset, in + offset, size), 0);
             CHECK_EQ(out[offset + size], 0);
         }
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
 }
 
 /* behaviour 52: a send into a closed channel fails */
 static void chan_closed_can_be_drained(void)
 {
-    const size_t capacities[] = {0, 3, WEFT_UNBOUNDED};
+    const size_t capacities[] = {0, 3, WEFT_CHAN_UNBOUNDED};
     for (size_t i = 0; i < 3; i++) {
         weft_chan *chan = int_chan(capacities[i]);
         int item = 1;
@@ -144,32 +144,32 @@ static void chan_closed_can_be_drained(void)
         CHECK_EQ(weft_chan_close(chan), 0);
         CHECK(weft_chan_is_closed(chan));
         CHECK_EQ(weft_chan_close(chan), -EPIPE);
-        CHECK_EQ(weft_send(chan, &item), -EPIPE);
-        CHECK_EQ(weft_try_send(chan, &item), -EPIPE);
+        CHECK_EQ(weft_chan_send(chan, &item), -EPIPE);
+        CHECK_EQ(weft_chan_try_send(chan, &item), -EPIPE);
         CHECK_EQ(weft_chan_length(chan), count);
         for (int n = 0; n < count; n++) {
             CHECK_EQ(recv_int(chan), n);
         }
-        CHECK_EQ(weft_recv(chan, &item), -EPIPE);
-        CHECK_EQ(weft_try_recv(chan, &item), -EPIPE);
+        CHECK_EQ(weft_chan_recv(chan, &item), -EPIPE);
+        CHECK_EQ(weft_chan_try_recv(chan, &item), -EPIPE);
         CHECK_EQ(item, 1);
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
 }
 
 static void chan_drop_of_last_handle_frees_it(void)
 {
-    weft_chan *chan = int_chan(WEFT_UNBOUNDED);
+    weft_chan *chan = int_chan(WEFT_CHAN_UNBOUNDED);
     weft_chan *other = weft_chan_ref(chan);
     CHECK(other == chan);
     send_int(chan, 1);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     send_int(other, 2);
     CHECK_EQ(recv_int(other), 1);
     struct wf_alloc_stats before;
     struct wf_alloc_stats after;
     wf_alloc_stats(&before);
-    weft_chan_drop(other); /* with an item in it */
+    weft_chan_unref(other); /* with an item in it */
     wf_alloc_stats(&after);
     CHECK_EQ(after.freed - before.freed, 2);
 }
@@ -179,7 +179,7 @@ static int send_some(weft_chan *chan, int *rc)
 {
     int count = 0;
     while (*rc == 0 && count < 100) {
-        *rc = count % 2 == 0 ? weft_send(chan, &count) : weft_try_send(chan, &count);
+        *rc = count % 2 == 0 ? weft_chan_send(chan, &count) : weft_chan_try_send(chan, &count);
         count += *rc == 0 ? 1 : 0;
     }
     return count;
@@ -192,8 +192,8 @@ static void chan_without_memory_leaves_no_partial_state(void)
         weft_chan *chan = NULL;
         weft_chan *bounded = NULL;
         faults_begin(&faults);
-        int rc = weft_chan_open(&bounded, 8, 8);
-        int rc_open = weft_chan_open(&chan, sizeof(int), WEFT_UNBOUNDED);
+        int rc = weft_chan_new(&bounded, 8, 8);
+        int rc_open = weft_chan_new(&chan, sizeof(int), WEFT_CHAN_UNBOUNDED);
         int rc_send = rc_open;
         const int sent = send_some(chan, &rc_send);
         faults_end(&faults);
@@ -207,8 +207,8 @@ static void chan_without_memory_leaves_no_partial_state(void)
                 CHECK_EQ(recv_int(chan), n);
             }
         }
-        weft_chan_drop(bounded);
-        weft_chan_drop(chan);
+        weft_chan_unref(bounded);
+        weft_chan_unref(chan);
     }
     CHECK(faults.refused >= 5);
 }
@@ -226,13 +226,13 @@ struct waiter {
 static intptr_t receive_one(void *arg)
 {
     struct waiter *waiter = arg;
-    return weft_recv(waiter->chan, &waiter->got);
+    return weft_chan_recv(waiter->chan, &waiter->got);
 }
 
 static intptr_t send_one(void *arg)
 {
     struct waiter *waiter = arg;
-    return weft_send(waiter->chan, &waiter->number);
+    return weft_chan_send(waiter->chan, &waiter->number);
 }
 
 /* Each task waits before the next one starts. */
@@ -248,7 +248,7 @@ static void start_waiters(weft_chan *chan, weft_fn fn, struct waiter *waiters, w
 static intptr_t serve_receivers_in_order(void *arg)
 {
     (void)arg;
-    const size_t capacities[] = {0, 1, 20, WEFT_UNBOUNDED};
+    const size_t capacities[] = {0, 1, 20, WEFT_CHAN_UNBOUNDED};
     struct waiter waiters[MANY_TASKS];
     weft_task *tasks[MANY_TASKS];
     for (size_t i = 0; i < 4; i++) {
@@ -258,7 +258,7 @@ static intptr_t serve_receivers_in_order(void *arg)
             if (n % 2 == 0) {
                 send_int(chan, n);
             } else {
-                CHECK_EQ(weft_try_send(chan, &n), 0);
+                CHECK_EQ(weft_chan_try_send(chan, &n), 0);
             }
             CHECK_EQ(waiting_in(chan),
                      MANY_TASKS - n - 1); /* the item goes directly to the receiver */
@@ -268,7 +268,7 @@ static intptr_t serve_receivers_in_order(void *arg)
         for (int n = 0; n < MANY_TASKS; n++) {
             CHECK_EQ(waiters[n].got, n);
         }
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
     return 0;
 }
@@ -289,11 +289,11 @@ static intptr_t serve_senders_in_order(void *arg)
         for (int n = -capacity; n < MANY_TASKS; n++) {
             int item = -99;
             CHECK_EQ(weft_chan_length(chan), n + capacity < MANY_TASKS ? capacity : MANY_TASKS - n);
-            CHECK_EQ(n % 2 == 0 ? weft_recv(chan, &item) : weft_try_recv(chan, &item), 0);
+            CHECK_EQ(n % 2 == 0 ? weft_chan_recv(chan, &item) : weft_chan_try_recv(chan, &item), 0);
             CHECK_EQ(item, n);
         }
         CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
     return 0;
 }
@@ -311,18 +311,18 @@ static intptr_t check_wait_info(void *arg)
     weft_chan *chan = int_chan(0);
     struct waiter waiter = {.chan = chan, .number = 7};
     weft_task *task = go(receive_one, &waiter);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(task).wait, WEFT_WAIT_RECEIVE);
     CHECK(info_of(task).wait_object == chan);
     send_int(chan, 1);
     CHECK_EQ(weft_await(task), 0);
     task = go(send_one, &waiter);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(task).wait, WEFT_WAIT_SEND);
     CHECK(info_of(task).wait_object == chan);
     CHECK_EQ(recv_int(chan), 7);
     CHECK_EQ(weft_await(task), 0);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     return 0;
 }
 
@@ -356,7 +356,7 @@ static intptr_t close_on_waiters(void *arg)
             CHECK_EQ(waiters[i].got, -1);
         }
         CHECK_EQ(weft_chan_length(chan), is_send);
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
     return 0;
 }
@@ -392,7 +392,7 @@ static intptr_t cancel_waiters(void *arg)
             CHECK_EQ(weft_await(tasks[i]), 0);
             CHECK_EQ(waiters[i].got, is_send ? -1 : i);
         }
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
     return 0;
 }
@@ -408,21 +408,21 @@ static intptr_t run_out_of_time(void *arg)
     (void)arg;
     weft_chan *chan = int_chan(1);
     int item = 4;
-    weft_deadline(weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(weft_recv(chan, &item), -ETIMEDOUT);
-    CHECK_EQ(weft_now() >= weft_deadline(WEFT_NEVER), 1);
-    weft_deadline(weft_now() - 1);
-    CHECK_EQ(weft_recv(chan, &item), -ETIMEDOUT);
-    CHECK_EQ(weft_send(chan, &item), 0); /* returns at once */
-    CHECK_EQ(weft_send(chan, &item), -ETIMEDOUT);
-    CHECK_EQ(weft_recv(chan, &item), 0);
-    CHECK_EQ(weft_send(chan, &item), 0);
-    weft_deadline(weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(weft_send(chan, &item), -ETIMEDOUT);
+    weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
+    CHECK_EQ(weft_chan_recv(chan, &item), -ETIMEDOUT);
+    CHECK_EQ(weft_now() >= weft_deadline_set(WEFT_NEVER), 1);
+    weft_deadline_set(weft_now() - 1);
+    CHECK_EQ(weft_chan_recv(chan, &item), -ETIMEDOUT);
+    CHECK_EQ(weft_chan_send(chan, &item), 0); /* returns at once */
+    CHECK_EQ(weft_chan_send(chan, &item), -ETIMEDOUT);
+    CHECK_EQ(weft_chan_recv(chan, &item), 0);
+    CHECK_EQ(weft_chan_send(chan, &item), 0);
+    weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
+    CHECK_EQ(weft_chan_send(chan, &item), -ETIMEDOUT);
     CHECK_EQ(waiting_in(chan), 0);
     CHECK_EQ(weft_chan_length(chan), 1);
-    weft_deadline(WEFT_NEVER);
-    weft_chan_drop(chan);
+    weft_deadline_set(WEFT_NEVER);
+    weft_chan_unref(chan);
     return 0;
 }
 
@@ -436,13 +436,13 @@ static intptr_t wait_although_cancelled(void *arg)
     weft_chan *chan = arg;
     int item = 4;
     CHECK_EQ(weft_cancel(weft_self()), 0);
-    CHECK_EQ(weft_recv(chan, &item), -ECANCELED);
-    CHECK_EQ(weft_send(chan, &item), 0);
-    CHECK_EQ(weft_send(chan, &item), -ECANCELED);
-    CHECK_EQ(weft_recv(chan, &item), 0);
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_chan_recv(chan, &item), -ECANCELED);
+    CHECK_EQ(weft_chan_send(chan, &item), 0);
+    CHECK_EQ(weft_chan_send(chan, &item), -ECANCELED);
+    CHECK_EQ(weft_chan_recv(chan, &item), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     item = recv_int(chan); /* behind the shield it waits */
-    CHECK_EQ(weft_shield(0), 0);
+    CHECK_EQ(weft_shield_end(), 0);
     return item;
 }
 
@@ -454,7 +454,7 @@ static intptr_t cancel_before_it_waits(void *arg)
     wait_until_waiting(chan, 1);
     send_int(chan, 9);
     CHECK_EQ(weft_await(task), 9);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     return 0;
 }
 
@@ -481,7 +481,7 @@ static intptr_t race_cancel_and_item(void *arg)
         CHECK(rc == 0 || rc == -ECANCELED);
         CHECK_EQ(rc == 0 ? waiter.got : recv_int(chan), i);
     }
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     return 0;
 }
 
@@ -495,16 +495,16 @@ static void chan_item_racing_a_cancel_is_not_lost(void)
 static intptr_t receive_shielded(void *arg)
 {
     struct waiter *waiter = arg;
-    CHECK_EQ(weft_shield(1), 0);
-    (void)weft_recv(waiter->chan, &waiter->got);
+    CHECK_EQ(weft_shield_begin(), 0);
+    (void)weft_chan_recv(waiter->chan, &waiter->got);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
 static intptr_t send_shielded(void *arg)
 {
     struct waiter *waiter = arg;
-    CHECK_EQ(weft_shield(1), 0);
-    (void)weft_send(waiter->chan, &waiter->number);
+    CHECK_EQ(weft_shield_begin(), 0);
+    (void)weft_chan_send(waiter->chan, &waiter->number);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
@@ -526,10 +526,10 @@ static void chan_forced_close_removes_waiters(void)
         CHECK_EQ(weft_await(receiver), -ECANCELED);
         CHECK_EQ(weft_await(sender), -ECANCELED);
         CHECK_EQ(waiting_in(in) + waiting_in(out), 0);
-        CHECK_EQ(weft_try_send(in, &item), -EAGAIN);
-        CHECK_EQ(weft_try_recv(out, &item), -EAGAIN);
-        weft_chan_drop(in);
-        weft_chan_drop(out);
+        CHECK_EQ(weft_chan_try_send(in, &item), -EAGAIN);
+        CHECK_EQ(weft_chan_try_recv(out, &item), -EAGAIN);
+        weft_chan_unref(in);
+        weft_chan_unref(out);
     }
 }
 
@@ -555,8 +555,8 @@ static void *close_by_force(void *runtime)
 static intptr_t receive_and_stay(void *arg)
 {
     struct waiter *waiter = arg;
-    CHECK_EQ(weft_shield(1), 0);
-    (void)weft_recv(waiter->chan, &waiter->got);
+    CHECK_EQ(weft_shield_begin(), 0);
+    (void)weft_chan_recv(waiter->chan, &waiter->got);
     (void)weft_sleep_until(WEFT_NEVER);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
@@ -592,16 +592,16 @@ static void chan_forced_close_returns_granted_items(void)
         CHECK_EQ(weft_chan_length(chan), 1);
         raise_by_one(&hog.is_over);
         CHECK_EQ(wf_thread_join(closer), 0);
-        for (int item; weft_try_recv(chan, &item) == 0;) {
+        for (int item; weft_chan_try_recv(chan, &item) == 0;) {
             CHECK_EQ(seen & 1 << item, 0);
             seen |= 1 << item;
         }
         CHECK_EQ(seen & 1 << HANDED, 1 << HANDED);
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
         for (int i = 0; i < HANDED; i++) {
             CHECK_EQ(weft_await(tasks[i]), -ECANCELED);
         }
-        weft_drop(keeper);
+        weft_task_unref(keeper);
     }
 }
 
@@ -634,12 +634,12 @@ static void chan_abandoned_recv_returns_its_item(void)
         CHECK_EQ(items[COUNT - 1], COUNT - 2);
         CHECK_EQ(weft_chan_length(chan), COUNT - 2); /* more than its capacity */
         int item = COUNT;
-        CHECK_EQ(weft_try_send(chan, &item), -EAGAIN);
+        CHECK_EQ(weft_chan_try_send(chan, &item), -EAGAIN);
         for (int n = 0; n < COUNT - 2; n++) {
             CHECK_EQ(recv_int(chan), n);
         }
-        CHECK_EQ(weft_try_recv(chan, &item), -EAGAIN);
-        weft_chan_drop(chan);
+        CHECK_EQ(weft_chan_try_recv(chan, &item), -EAGAIN);
+        weft_chan_unref(chan);
     }
 }
 
@@ -663,14 +663,14 @@ static void chan_abandoned_send_sends_nothing(void)
     CHECK_EQ(weft_chan_close(chan), 0);
     CHECK_EQ(wf_chan_begin_send(chan, &nodes[0]), -EPIPE);
     CHECK_EQ(wf_chan_begin_recv(chan, &nodes[0]), -EPIPE);
-    weft_chan_drop(chan);
-    chan = int_chan(WEFT_UNBOUNDED);
+    weft_chan_unref(chan);
+    chan = int_chan(WEFT_CHAN_UNBOUNDED);
     for (int n = 0; n < 100; n++) {
         CHECK_EQ(wf_chan_begin_send(chan, &nodes[0]), 0);
     }
     CHECK_EQ(wf_chan_begin_recv(chan, &nodes[0]), 0);
     CHECK_EQ(weft_chan_length(chan), 99);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
 }
 
 /* ---- fairness -------------------------------------------------------------------------------- */
@@ -679,8 +679,8 @@ static intptr_t send_for_ever(void *arg)
 {
     weft_chan *chan = arg;
     int item = 0;
-    while (weft_send(chan, &item) == 0) {
-        const int rc = weft_try_recv(chan, &item);
+    while (weft_chan_send(chan, &item) == 0) {
+        const int rc = weft_chan_try_recv(chan, &item);
         CHECK(rc == 0 || rc == -EPIPE);
     }
     return 0;
@@ -696,7 +696,7 @@ static intptr_t let_another_run(void *arg)
     CHECK_EQ(weft_await(go(count_up, &cell)), 0);
     CHECK_EQ(weft_chan_close(chan), 0);
     CHECK_EQ(weft_await(busy), 0);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     return 0;
 }
 

@@ -17,8 +17,8 @@ static intptr_t send_entries(void *arg)
     (void)arg;
     struct entry *entry;
     while ((entry = ledger_next(&ledger)) != NULL) {
-        int rc = entry->text % 5 == 0 ? weft_try_send(ledger.chan, &entry) : -EAGAIN;
-        CHECK_EQ(rc == -EAGAIN ? weft_send(ledger.chan, &entry) : rc, 0);
+        int rc = entry->text % 5 == 0 ? weft_chan_try_send(ledger.chan, &entry) : -EAGAIN;
+        CHECK_EQ(rc == -EAGAIN ? weft_chan_send(ledger.chan, &entry) : rc, 0);
     }
     return 0;
 }
@@ -29,7 +29,7 @@ static intptr_t take_entries(void *arg)
     struct entry *entry;
     int rc;
     for (;;) {
-        rc = weft_recv(ledger.chan, &entry);
+        rc = weft_chan_recv(ledger.chan, &entry);
         if (rc != 0) {
             break;
         }
@@ -68,7 +68,7 @@ static void run_mix(size_t capacity, int senders, int receivers, size_t count)
     ledger_check(&ledger);
 }
 
-static const size_t capacities[] = {0, 1, 3, 128, WEFT_UNBOUNDED};
+static const size_t capacities[] = {0, 1, 3, 128, WEFT_CHAN_UNBOUNDED};
 
 static intptr_t run_mixes(void *arg)
 {
@@ -167,7 +167,7 @@ static intptr_t send_until_closed(void *arg)
 {
     int rc;
     int item = 1;
-    while ((rc = weft_send(arg, &item)) == 0) {
+    while ((rc = weft_chan_send(arg, &item)) == 0) {
         (void)wf_fetch_add_relaxed(&sent, 1); /* relaxed: read after all tasks have ended */
     }
     CHECK_EQ(rc, -EPIPE);
@@ -178,7 +178,7 @@ static intptr_t receive_until_closed(void *arg)
 {
     int rc;
     int item;
-    while ((rc = weft_recv(arg, &item)) == 0) {
+    while ((rc = weft_chan_recv(arg, &item)) == 0) {
         (void)wf_fetch_add_relaxed(&received, 1); /* relaxed: read after all tasks have ended */
     }
     CHECK_EQ(rc, -EPIPE);
@@ -202,7 +202,7 @@ static intptr_t close_in_the_middle(void *arg)
         CHECK_EQ(weft_chan_close(chan), 0);
         CHECK_EQ(weft_await_all(tasks, 4, NULL), 0);
         CHECK_EQ(wf_load_relaxed(&sent), wf_load_relaxed(&received));
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
     return 0;
 }

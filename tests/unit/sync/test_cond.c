@@ -140,7 +140,7 @@ static intptr_t broadcast(void *arg)
     }
     CHECK_EQ(weft_cond_signal(&buffer.not_empty), 0);
     CHECK_EQ(weft_await(tasks[0]), 0); /* the waiter that waits longest */
-    CHECK_EQ(state_of(tasks[1]), WEFT_BLOCKED);
+    CHECK_EQ(state_of(tasks[1]), WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_cond_broadcast(&buffer.not_empty), 0);
     CHECK_EQ(weft_await_all(tasks + 1, COUNT - 1, NULL), 0);
     return 0;

@@ -98,24 +98,24 @@ static intptr_t acquire_one(void *sem)
 static intptr_t receive_one(void *chan)
 {
     int item;
-    return weft_recv(chan, &item);
+    return weft_chan_recv(chan, &item);
 }
 
 static intptr_t send_two(void *chan)
 {
     const int item = 1;
-    CHECK_EQ(weft_send(chan, &item), 0);
-    return weft_send(chan, &item);
+    CHECK_EQ(weft_chan_send(chan, &item), 0);
+    return weft_chan_send(chan, &item);
 }
 
 static intptr_t select_one(void *chan)
 {
     int item;
     weft_case cases[1] = {weft_case_recv(chan, &item)};
-    return weft_select(cases, 1, 0);
+    return weft_select(cases, 1);
 }
 
-static void check_deadlock(weft_options options, weft_fn fn, void *arg, const char *words)
+static void check_deadlock(weft_runtime_options options, weft_fn fn, void *arg, const char *words)
 {
     struct report report = {.length = 0};
     options.on_deadlock = take_report;
@@ -135,12 +135,12 @@ static void deadlock_of_a_wait_that_no_task_can_end_is_reported(void)
     for (struct tour tour = {.which = EVERYWHERE}; tour_next(&tour);) {
         weft_sem sem = WEFT_SEM_INIT(0);
         weft_chan *chan = NULL;
-        CHECK_EQ(weft_chan_open(&chan, sizeof(int), 1), 0);
+        CHECK_EQ(weft_chan_new(&chan, sizeof(int), 1), 0);
         check_deadlock(tour.options, acquire_one, &sem, "\"main\" waits for semaphore");
         check_deadlock(tour.options, receive_one, chan, "\"main\" waits for receive");
         check_deadlock(tour.options, select_one, chan, "\"main\" waits for select");
         check_deadlock(tour.options, send_two, chan, "\"main\" waits for send");
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
 }
 
@@ -167,7 +167,7 @@ static intptr_t wait_for_thread(void *arg)
 static void wait_until_idle(weft_runtime *runtime)
 {
     for (uint64_t polled = UINT64_MAX, same = 0; same < 1000; (void)sched_yield()) {
-        const weft_stats stats = stats_of(runtime);
+        const weft_runtime_stats stats = stats_of(runtime);
         same = stats.total.polled == polled ? same + 1 : 0;
         polled = stats.total.polled;
     }
@@ -226,10 +226,10 @@ static intptr_t abandon_job_and_wait(void *arg)
     weft_join_future race;
     weft_branch branches[2] = {{.future = &call.future}, {.future = &begun.future}};
     job->runtime = weft_runtime_self();
-    weft_blocking_future(&call, run_job, job, NULL);
-    weft_acquire_future(&begun, &job->begun, 1);
+    weft_blocking_call_future(&call, run_job, job, NULL);
+    weft_sem_acquire_future(&begun, &job->begun, 1);
     weft_join_future_init(&race, WEFT_JOIN_RACE, branches, 2);
-    CHECK_EQ(weft_await_future(&race.future), 1);
+    CHECK_EQ(weft_future_await(&race.future), 1);
     raise_by_one(&job->is_abandoned);
     return weft_sem_acquire(&job->sem, 1);
 }

@@ -22,17 +22,17 @@ static int wait_for_notification(void *notify)
 static void notify_stores_one_permit(void)
 {
     weft_notify notify = {{0}};
-    CHECK_EQ(weft_notify_try(&notify), -EAGAIN);
+    CHECK_EQ(weft_notify_try_wait(&notify), -EAGAIN);
     CHECK_EQ(weft_notify_one(&notify), 0);
     CHECK_EQ(weft_notify_one(&notify), 0);
     CHECK_EQ(weft_notify_wait(&notify), 0);
-    CHECK_EQ(weft_notify_try(&notify), -EAGAIN);
+    CHECK_EQ(weft_notify_try_wait(&notify), -EAGAIN);
     CHECK_EQ(weft_notify_all(&notify), 0); /* no permit is stored */
-    CHECK_EQ(weft_notify_try(&notify), -EAGAIN);
+    CHECK_EQ(weft_notify_try_wait(&notify), -EAGAIN);
     CHECK_EQ(weft_notify_one(NULL), -EINVAL);
     CHECK_EQ(weft_notify_all(NULL), -EINVAL);
     CHECK_EQ(weft_notify_wait(NULL), -EINVAL);
-    CHECK_EQ(weft_notify_try(NULL), -EINVAL);
+    CHECK_EQ(weft_notify_try_wait(NULL), -EINVAL);
 }
 
 static intptr_t notify_some(void *arg)
@@ -52,13 +52,13 @@ static intptr_t notify_some(void *arg)
     CHECK_EQ(weft_await(tasks[1]), -ECANCELED);
     CHECK_EQ(weft_notify_one(&notify), 0);
     CHECK_EQ(weft_await(tasks[2]), 0);
-    CHECK_EQ(state_of(tasks[3]), WEFT_BLOCKED);
+    CHECK_EQ(state_of(tasks[3]), WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_notify_all(&notify), 0);
     CHECK_EQ(weft_await_all(&tasks[3], COUNT - 3, NULL), 0);
-    CHECK_EQ(weft_notify_try(&notify), -EAGAIN);
+    CHECK_EQ(weft_notify_try_wait(&notify), -EAGAIN);
     check_ends_of_wait(&wait);
     CHECK_EQ(weft_notify_one(&notify), 0); /* these waiters have left: the permit is stored */
-    CHECK_EQ(weft_notify_try(&notify), 0);
+    CHECK_EQ(weft_notify_try_wait(&notify), 0);
     return 0;
 }
 
@@ -125,9 +125,9 @@ static void notify_passes_on_a_permit_that_cannot_be_taken(void)
     start_blocked(&blocked, &wait);
     occupy_worker(&blocked);
     CHECK_EQ(weft_notify_one(&notify), 0);
-    CHECK_EQ(weft_notify_try(&notify), -EAGAIN); /* the task has it */
+    CHECK_EQ(weft_notify_try_wait(&notify), -EAGAIN); /* the task has it */
     close_by_force(&blocked);
-    CHECK_EQ(weft_notify_try(&notify), 0);
+    CHECK_EQ(weft_notify_try_wait(&notify), 0);
 }
 
 /* ---- wait group and latch -------------------------------------------------------------------- */
@@ -141,34 +141,34 @@ static void group_and_latch_count_work(void)
 {
     weft_group group = {{0}};
     CHECK_EQ(weft_group_wait(&group), 0);
-    CHECK_EQ(weft_group_done(&group), -EINVAL);
+    CHECK_EQ(weft_group_finish(&group), -EINVAL);
     CHECK_EQ(weft_group_add(&group, 2), 0);
     CHECK_EQ(weft_group_count(&group), 2);
     CHECK_EQ(weft_group_add(&group, UINT32_MAX), -EOVERFLOW);
-    CHECK_EQ(weft_group_done(&group), 0);
-    CHECK_EQ(weft_group_done(&group), 0);
+    CHECK_EQ(weft_group_finish(&group), 0);
+    CHECK_EQ(weft_group_finish(&group), 0);
     CHECK_EQ(weft_group_wait(&group), 0);
     CHECK_EQ(weft_group_add(&group, UINT32_MAX), 0);
     CHECK_EQ(weft_group_count(&group), UINT32_MAX);
     CHECK_EQ(weft_group_add(NULL, 1), -EINVAL);
-    CHECK_EQ(weft_group_done(NULL), -EINVAL);
+    CHECK_EQ(weft_group_finish(NULL), -EINVAL);
     CHECK_EQ(weft_group_wait(NULL), -EINVAL);
     CHECK_EQ(weft_group_count(NULL), -EINVAL);
 
     static weft_latch latch = WEFT_LATCH_INIT(3);
-    CHECK_EQ(weft_latch_try(&latch), -EAGAIN);
+    CHECK_EQ(weft_latch_try_wait(&latch), -EAGAIN);
     CHECK_EQ(weft_latch_count_down(&latch, 4), -EINVAL);
     CHECK_EQ(weft_latch_count_down(&latch, 2), 0);
-    CHECK_EQ(weft_latch_try(&latch), -EAGAIN);
+    CHECK_EQ(weft_latch_try_wait(&latch), -EAGAIN);
     CHECK_EQ(weft_latch_count_down(&latch, 1), 0);
     CHECK_EQ(weft_latch_wait(&latch), 0);
-    CHECK_EQ(weft_latch_try(&latch), 0);
+    CHECK_EQ(weft_latch_try_wait(&latch), 0);
     CHECK_EQ(weft_latch_init(&latch, 1), 0);
-    CHECK_EQ(weft_latch_try(&latch), -EAGAIN);
+    CHECK_EQ(weft_latch_try_wait(&latch), -EAGAIN);
     CHECK_EQ(weft_latch_init(NULL, 1), -EINVAL);
     CHECK_EQ(weft_latch_count_down(NULL, 1), -EINVAL);
     CHECK_EQ(weft_latch_wait(NULL), -EINVAL);
-    CHECK_EQ(weft_latch_try(NULL), -EINVAL);
+    CHECK_EQ(weft_latch_try_wait(NULL), -EINVAL);
 }
 
 struct work {
@@ -180,7 +180,7 @@ static intptr_t do_work(void *arg)
 {
     struct work *work = arg;
     work->result = 1;
-    CHECK_EQ(weft_group_done(work->group), 0);
+    CHECK_EQ(weft_group_finish(work->group), 0);
     return 0;
 }
 
@@ -233,9 +233,9 @@ static intptr_t wait_for_work(void *arg)
         wait_until_blocked_in(tasks[i], &wait);
     }
     CHECK_EQ(weft_group_add(&group, 1), 0);
-    CHECK_EQ(weft_group_done(&group), 0);
-    CHECK_EQ(state_of(tasks[0]), WEFT_BLOCKED);
-    CHECK_EQ(weft_group_done(&group), 0);
+    CHECK_EQ(weft_group_finish(&group), 0);
+    CHECK_EQ(state_of(tasks[0]), WEFT_TASK_BLOCKED);
+    CHECK_EQ(weft_group_finish(&group), 0);
     return weft_await_all(tasks, 20, NULL);
 }
 
@@ -537,21 +537,21 @@ static void cell_keeps_one_value(void)
     int left = 2;
     CHECK(weft_cell_get(&cell) == NULL);
     CHECK(weft_cell_get(NULL) == NULL);
-    CHECK_EQ(weft_cell_make(&cell, make_value, &left, &out), -ENOMEM);
+    CHECK_EQ(weft_cell_make(&cell, &out, make_value, &left), -ENOMEM);
     CHECK(out == NULL);
-    CHECK_EQ(weft_cell_make(&cell, make_value, &left, &out), 0);
+    CHECK_EQ(weft_cell_make(&cell, &out, make_value, &left), 0);
     CHECK(out == &value && weft_cell_get(&cell) == &value);
     /* the function is not called again */
-    CHECK_EQ(weft_cell_make(&cell, make_value, &left, &out), 0);
+    CHECK_EQ(weft_cell_make(&cell, &out, make_value, &left), 0);
     CHECK_EQ(left, 0);
     CHECK_EQ(weft_cell_set(&cell, &left), -EEXIST);
     CHECK_EQ(weft_cell_set(&other, &left), 0);
     CHECK(weft_cell_get(&other) == &left);
     CHECK_EQ(weft_cell_set(&other, NULL), -EINVAL);
     CHECK_EQ(weft_cell_set(NULL, &left), -EINVAL);
-    CHECK_EQ(weft_cell_make(NULL, make_value, &left, &out), -EINVAL);
-    CHECK_EQ(weft_cell_make(&other, NULL, &left, &out), -EINVAL);
-    CHECK_EQ(weft_cell_make(&other, make_value, &left, NULL), -EINVAL);
+    CHECK_EQ(weft_cell_make(NULL, &out, make_value, &left), -EINVAL);
+    CHECK_EQ(weft_cell_make(&other, &out, NULL, &left), -EINVAL);
+    CHECK_EQ(weft_cell_make(&other, NULL, make_value, &left), -EINVAL);
 }
 
 /* ---- wait records ---------------------------------------------------------------------------- */
@@ -583,13 +583,13 @@ static intptr_t wait_for_mutex(void *arg)
 static intptr_t wait_for_room(void *arg)
 {
     const int item = 0;
-    return weft_send(((struct reasons *)arg)->full, &item);
+    return weft_chan_send(((struct reasons *)arg)->full, &item);
 }
 
 static intptr_t wait_for_item(void *arg)
 {
     int item;
-    return weft_recv(((struct reasons *)arg)->empty, &item);
+    return weft_chan_recv(((struct reasons *)arg)->empty, &item);
 }
 
 static intptr_t wait_for_byte(void *arg)
@@ -619,15 +619,15 @@ static intptr_t wait_for_all_reasons(void *arg)
     const int item = 0;
     CHECK_EQ(pipe(reasons.fds), 0);
     CHECK_EQ(weft_mutex_lock(&reasons.mutex), 0);
-    CHECK_EQ(weft_chan_open(&reasons.full, sizeof(int), 1), 0);
-    CHECK_EQ(weft_chan_open(&reasons.empty, sizeof(int), 1), 0);
-    CHECK_EQ(weft_send(reasons.full, &item), 0);
+    CHECK_EQ(weft_chan_new(&reasons.full, sizeof(int), 1), 0);
+    CHECK_EQ(weft_chan_new(&reasons.empty, sizeof(int), 1), 0);
+    CHECK_EQ(weft_chan_send(reasons.full, &item), 0);
     for (int i = 0; i < COUNT; i++) {
         tasks[i] = go(kinds[i].fn, &reasons);
         if (i == 0) {
             reasons.other = tasks[0]; /* before any task reads it */
         }
-        wait_for_state(tasks[i], WEFT_BLOCKED);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
         const void *const objects[COUNT] = {NULL,           reasons.other,
                                             &reasons.mutex, reasons.full,
                                             reasons.empty,  (const void *)(intptr_t)reasons.fds[0]};
@@ -640,8 +640,8 @@ static intptr_t wait_for_all_reasons(void *arg)
         CHECK_EQ(weft_await(tasks[i]), -ECANCELED);
     }
     CHECK_EQ(weft_mutex_unlock(&reasons.mutex), 0);
-    weft_chan_drop(reasons.full);
-    weft_chan_drop(reasons.empty);
+    weft_chan_unref(reasons.full);
+    weft_chan_unref(reasons.empty);
     CHECK_EQ(weft_close(reasons.fds[0]), 0);
     CHECK_EQ(weft_close(reasons.fds[1]), 0);
     return 0;

@@ -32,35 +32,35 @@ static void future_init(weft_wait_future *future, enum kind kind, struct objects
 {
     switch (kind) {
     case LOCK:
-        weft_lock_future(future, &objects->mutex);
+        weft_mutex_lock_future(future, &objects->mutex);
         break;
     case READ:
-        weft_read_future(future, &objects->rwlock);
+        weft_rwlock_rdlock_future(future, &objects->rwlock);
         break;
     case WRITE:
-        weft_write_future(future, &objects->rwlock);
+        weft_rwlock_wrlock_future(future, &objects->rwlock);
         break;
     case ACQUIRE:
-        weft_acquire_future(future, &objects->sem, 1);
+        weft_sem_acquire_future(future, &objects->sem, 1);
         break;
     case NOTIFIED:
-        weft_notified_future(future, &objects->notify);
+        weft_notify_wait_future(future, &objects->notify);
         break;
     case GROUP:
-        weft_group_future(future, &objects->group);
+        weft_group_wait_future(future, &objects->group);
         break;
     case LATCH:
-        weft_latch_future(future, &objects->latch);
+        weft_latch_wait_future(future, &objects->latch);
         break;
     case BARRIER:
-        weft_barrier_future(future, &objects->barrier);
+        weft_barrier_wait_future(future, &objects->barrier);
         break;
     case SEND:
-        weft_send_future(future, objects->full, &objects->item);
+        weft_chan_send_future(future, objects->full, &objects->item);
         break;
     case RECV:
     default:
-        weft_recv_future(future, objects->empty, &objects->item);
+        weft_chan_recv_future(future, objects->empty, &objects->item);
         break;
     }
 }
@@ -69,13 +69,13 @@ static void objects_init(struct objects *objects)
 {
     memset(objects, 0, sizeof(*objects));
     CHECK_EQ(weft_mutex_lock(&objects->mutex), 0);
-    CHECK_EQ(weft_rwlock_write(&objects->rwlock), 0);
+    CHECK_EQ(weft_rwlock_wrlock(&objects->rwlock), 0);
     CHECK_EQ(weft_group_add(&objects->group, 1), 0);
     CHECK_EQ(weft_latch_init(&objects->latch, 1), 0);
     CHECK_EQ(weft_barrier_init(&objects->barrier, 2), 0);
-    CHECK_EQ(weft_chan_open(&objects->full, sizeof(int), 1), 0);
-    CHECK_EQ(weft_chan_open(&objects->empty, sizeof(int), 1), 0);
-    CHECK_EQ(weft_send(objects->full, &objects->item), 0);
+    CHECK_EQ(weft_chan_new(&objects->full, sizeof(int), 1), 0);
+    CHECK_EQ(weft_chan_new(&objects->empty, sizeof(int), 1), 0);
+    CHECK_EQ(weft_chan_send(objects->full, &objects->item), 0);
 }
 
 /* Lets one wait of this kind succeed. */
@@ -97,7 +97,7 @@ static void allow(enum kind kind, struct objects *objects)
         CHECK_EQ(weft_notify_one(&objects->notify), 0);
         break;
     case GROUP:
-        CHECK_EQ(weft_group_done(&objects->group), 0);
+        CHECK_EQ(weft_group_finish(&objects->group), 0);
         break;
     case LATCH:
         CHECK_EQ(weft_latch_count_down(&objects->latch, 1), 0);
@@ -106,11 +106,11 @@ static void allow(enum kind kind, struct objects *objects)
         CHECK_EQ(weft_barrier_wait(&objects->barrier), 1);
         break;
     case SEND:
-        CHECK_EQ(weft_recv(objects->full, &item), 0);
+        CHECK_EQ(weft_chan_recv(objects->full, &item), 0);
         break;
     case RECV:
     default:
-        CHECK_EQ(weft_send(objects->empty, &item), 0);
+        CHECK_EQ(weft_chan_send(objects->empty, &item), 0);
         break;
     }
 }
@@ -132,8 +132,8 @@ static void objects_done(struct objects *objects, enum kind allowed)
     if (allowed != READ && allowed != WRITE) {
         CHECK_EQ(weft_rwlock_unlock(&objects->rwlock), 0);
     }
-    weft_chan_drop(objects->full);
-    weft_chan_drop(objects->empty);
+    weft_chan_unref(objects->full);
+    weft_chan_unref(objects->empty);
 }
 
 struct waiter {
@@ -145,23 +145,23 @@ struct waiter {
     weft_wait_future future;
 };
 
-static weft_poll wait_for_it(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result wait_for_it(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct waiter *state = arg;
     if (!state->is_begun) {
         state->is_begun = true;
         if (state->limit != 0) {
-            (void)weft_deadline(weft_in(state->limit));
+            (void)weft_deadline_set(weft_time_after(state->limit));
         }
         future_init(&state->future, state->kind, state->objects);
     } else if (state->drops_when_woken) {
-        weft_drop_future(&state->future.future);
-        weft_drop_future(&state->future.future);
+        weft_future_drop(&state->future.future);
+        weft_future_drop(&state->future.future);
         *result = 99;
-        return WEFT_READY;
+        return WEFT_POLL_READY;
     }
-    weft_poll poll = weft_poll_future(cx, &state->future.future, result);
-    if (poll == WEFT_READY && *result >= 0) {
+    weft_poll_result poll = weft_future_poll(&state->future.future, cx, result);
+    if (poll == WEFT_POLL_READY && *result >= 0) {
         unlock_granted(state->kind, state->objects);
     }
     return poll;
@@ -186,13 +186,13 @@ static intptr_t wait_for_each(void *arg)
         objects_init(&objects);
         /* Cancelled, and past the deadline: the objects are unchanged. */
         weft_task *task = wait_go(kind, &objects, 0, false);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_cancel(task), 0);
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(weft_await(wait_go(kind, &objects, WEFT_MILLISECOND, false)), -ETIMEDOUT);
         /* Granted. */
         task = wait_go(kind, &objects, 0, false);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         allow(kind, &objects);
         CHECK_EQ(weft_await(task), 0);
         objects_done(&objects, kind);
@@ -217,9 +217,9 @@ static intptr_t drop_each(void *arg)
         }
         objects_init(&objects);
         weft_task *fickle = wait_go(kind, &objects, 0, true);
-        wait_for_state(fickle, WEFT_BLOCKED);
+        wait_for_state(fickle, WEFT_TASK_BLOCKED);
         weft_task *second = wait_go(kind, &objects, 0, false);
-        wait_for_state(second, WEFT_BLOCKED);
+        wait_for_state(second, WEFT_TASK_BLOCKED);
         allow(kind, &objects);
         CHECK_EQ(weft_await(fickle), 99);
         if (kind == SEND) {
@@ -249,7 +249,7 @@ static intptr_t end_before_deadline(void *arg)
             struct objects objects;
             objects_init(&objects);
             weft_task *task = wait_go(kind, &objects, HOUR_S * WEFT_SECOND, end == DROPPED);
-            wait_for_state(task, WEFT_BLOCKED);
+            wait_for_state(task, WEFT_TASK_BLOCKED);
             CHECK(wf_timers_are_set(runtime));
             if (end == CANCELLED) {
                 CHECK_EQ(weft_cancel(task), 0);
@@ -275,49 +275,49 @@ static intptr_t await_at_once(void *arg)
     (void)arg;
     weft_wait_future future;
     weft_mutex mutex = {{0}};
-    weft_lock_future(&future, &mutex);
-    CHECK_EQ(weft_await_future(&future.future), 0);
-    weft_lock_future(&future, &mutex);
-    CHECK_EQ(weft_await_future(&future.future), -EDEADLK);
+    weft_mutex_lock_future(&future, &mutex);
+    CHECK_EQ(weft_future_await(&future.future), 0);
+    weft_mutex_lock_future(&future, &mutex);
+    CHECK_EQ(weft_future_await(&future.future), -EDEADLK);
     CHECK_EQ(weft_mutex_unlock(&mutex), 0);
 
     weft_rwlock rwlock = {{0}};
-    weft_write_future(&future, &rwlock);
-    CHECK_EQ(weft_await_future(&future.future), 0);
-    weft_read_future(&future, &rwlock);
-    CHECK_EQ(weft_await_future(&future.future), -EDEADLK);
-    weft_write_future(&future, &rwlock);
-    CHECK_EQ(weft_await_future(&future.future), -EDEADLK);
+    weft_rwlock_wrlock_future(&future, &rwlock);
+    CHECK_EQ(weft_future_await(&future.future), 0);
+    weft_rwlock_rdlock_future(&future, &rwlock);
+    CHECK_EQ(weft_future_await(&future.future), -EDEADLK);
+    weft_rwlock_wrlock_future(&future, &rwlock);
+    CHECK_EQ(weft_future_await(&future.future), -EDEADLK);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
 
     weft_barrier alone = WEFT_BARRIER_INIT(1);
     weft_barrier empty_barrier = {{0}};
-    weft_barrier_future(&future, &alone);
-    CHECK_EQ(weft_await_future(&future.future), 1);
-    weft_barrier_future(&future, &empty_barrier);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+    weft_barrier_wait_future(&future, &alone);
+    CHECK_EQ(weft_future_await(&future.future), 1);
+    weft_barrier_wait_future(&future, &empty_barrier);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
 
     weft_sem sem = WEFT_SEM_INIT(3);
-    weft_acquire_future(&future, &sem, 3);
-    CHECK_EQ(weft_await_future(&future.future), 0);
-    weft_acquire_future(&future, &sem, 0);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+    weft_sem_acquire_future(&future, &sem, 3);
+    CHECK_EQ(weft_future_await(&future.future), 0);
+    weft_sem_acquire_future(&future, &sem, 0);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
 
     weft_chan *chan = NULL;
     int item = 5;
-    CHECK_EQ(weft_chan_open(&chan, sizeof(int), 1), 0);
-    weft_send_future(&future, chan, &item);
-    CHECK_EQ(weft_await_future(&future.future), 0);
+    CHECK_EQ(weft_chan_new(&chan, sizeof(int), 1), 0);
+    weft_chan_send_future(&future, chan, &item);
+    CHECK_EQ(weft_future_await(&future.future), 0);
     item = 0;
-    weft_recv_future(&future, chan, &item);
-    CHECK_EQ(weft_await_future(&future.future), 0);
+    weft_chan_recv_future(&future, chan, &item);
+    CHECK_EQ(weft_future_await(&future.future), 0);
     CHECK_EQ(item, 5);
     CHECK_EQ(weft_chan_close(chan), 0);
-    weft_recv_future(&future, chan, &item);
-    CHECK_EQ(weft_await_future(&future.future), -EPIPE);
-    weft_send_future(&future, chan, NULL);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
-    weft_chan_drop(chan);
+    weft_chan_recv_future(&future, chan, &item);
+    CHECK_EQ(weft_future_await(&future.future), -EPIPE);
+    weft_chan_send_future(&future, chan, NULL);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
+    weft_chan_unref(chan);
     return 0;
 }
 
@@ -330,34 +330,34 @@ static intptr_t await_nothing(void *arg)
         weft_wait_future future;
         switch (kind) {
         case LOCK:
-            weft_lock_future(&future, NULL);
+            weft_mutex_lock_future(&future, NULL);
             break;
         case READ:
-            weft_read_future(&future, NULL);
+            weft_rwlock_rdlock_future(&future, NULL);
             break;
         case WRITE:
-            weft_write_future(&future, NULL);
+            weft_rwlock_wrlock_future(&future, NULL);
             break;
         case ACQUIRE:
-            weft_acquire_future(&future, NULL, 1);
+            weft_sem_acquire_future(&future, NULL, 1);
             break;
         case NOTIFIED:
-            weft_notified_future(&future, NULL);
+            weft_notify_wait_future(&future, NULL);
             break;
         case GROUP:
-            weft_group_future(&future, NULL);
+            weft_group_wait_future(&future, NULL);
             break;
         case LATCH:
-            weft_latch_future(&future, NULL);
+            weft_latch_wait_future(&future, NULL);
             break;
         case BARRIER:
-            weft_barrier_future(&future, NULL);
+            weft_barrier_wait_future(&future, NULL);
             break;
         default:
             future_init(&future, kind, &none); /* without a channel */
             break;
         }
-        CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+        CHECK_EQ(weft_future_await(&future.future), -EINVAL);
     }
     return 0;
 }
@@ -383,25 +383,25 @@ struct relay {
 };
 
 /* Receives, counts under the mutex, sends; until the channel is closed. */
-static weft_poll move_items(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result move_items(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct relay *state = arg;
     for (;;) {
         if (state->future.future.poll == NULL) {
             if (state->step == 0) {
-                weft_recv_future(&state->future, state->in, &state->item);
+                weft_chan_recv_future(&state->future, state->in, &state->item);
             } else if (state->step == 1) {
-                weft_lock_future(&state->future, state->mutex);
+                weft_mutex_lock_future(&state->future, state->mutex);
             } else {
-                weft_send_future(&state->future, state->out, &state->item);
+                weft_chan_send_future(&state->future, state->out, &state->item);
             }
         }
-        if (weft_poll_future(cx, &state->future.future, result) == WEFT_PENDING) {
-            return WEFT_PENDING;
+        if (weft_future_poll(&state->future.future, cx, result) == WEFT_POLL_PENDING) {
+            return WEFT_POLL_PENDING;
         }
         if (*result == -EPIPE && state->step == 0) {
             *result = 0;
-            return WEFT_READY;
+            return WEFT_POLL_READY;
         }
         CHECK_EQ(*result, 0);
         if (state->step == 1) {
@@ -416,7 +416,7 @@ static weft_poll move_items(weft_cx *cx, void *arg, intptr_t *result)
 static intptr_t feed(void *chan)
 {
     for (int i = 1; i <= ITEMS; i++) {
-        CHECK_EQ(weft_send(chan, &i), 0);
+        CHECK_EQ(weft_chan_send(chan, &i), 0);
     }
     return weft_chan_close(chan);
 }
@@ -428,8 +428,8 @@ static intptr_t relay_items(void *arg)
     int moved = 0;
     struct relay relay = {.mutex = &mutex, .moved = &moved};
     weft_task *tasks[WORKERS];
-    CHECK_EQ(weft_chan_open(&relay.in, sizeof(int), 0), 0);
-    CHECK_EQ(weft_chan_open(&relay.out, sizeof(int), 2), 0);
+    CHECK_EQ(weft_chan_new(&relay.in, sizeof(int), 0), 0);
+    CHECK_EQ(weft_chan_new(&relay.out, sizeof(int), 2), 0);
     weft_task *feeder = go(feed, relay.in);
     for (int i = 0; i < WORKERS; i++) {
         CHECK_EQ(weft_spawn_poll(&tasks[i], move_items, &relay, sizeof(relay), NULL), 0);
@@ -437,15 +437,15 @@ static intptr_t relay_items(void *arg)
     int64_t sum = 0;
     for (int i = 0; i < ITEMS; i++) {
         int item = 0;
-        CHECK_EQ(weft_recv(relay.out, &item), 0);
+        CHECK_EQ(weft_chan_recv(relay.out, &item), 0);
         sum += item;
     }
     CHECK_EQ(weft_await(feeder), 0);
     CHECK_EQ(weft_await_all(tasks, WORKERS, NULL), 0);
     CHECK_EQ(sum, (int64_t)ITEMS * (ITEMS + 1) / 2);
     CHECK_EQ(moved, ITEMS);
-    weft_chan_drop(relay.in);
-    weft_chan_drop(relay.out);
+    weft_chan_unref(relay.in);
+    weft_chan_unref(relay.out);
     return 0;
 }
 
@@ -456,9 +456,9 @@ static void future_each_item_passes_once_through_poll_tasks(void)
 
 /* ---- forced close ---------------------------------------------------------------------------- */
 
-static weft_poll wait_shielded(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result wait_shielded(weft_cx *cx, void *arg, intptr_t *result)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return wait_for_it(cx, arg, result);
 }
 
@@ -470,13 +470,13 @@ static void future_forced_close_removes_it_from_its_queue(void)
         struct objects objects;
         objects_init(&objects);
         const struct waiter state = {.kind = kind, .objects = &objects};
-        const weft_options options = options_of(&one);
+        const weft_runtime_options options = options_of(&one);
         weft_runtime *runtime = NULL;
         weft_task *task = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         CHECK_EQ(
             weft_runtime_spawn_poll(runtime, &task, wait_shielded, &state, sizeof(state), NULL), 0);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         if (kind != BARRIER) {

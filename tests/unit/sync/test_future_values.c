@@ -28,27 +28,27 @@ static void objects_init(struct objects *objects)
 {
     const int64_t first = 5;
     memset(objects, 0, sizeof(*objects));
-    CHECK_EQ(weft_broadcast_open(&objects->broadcast, sizeof(int64_t), 4), 0);
-    CHECK_EQ(weft_subscribe(&objects->subscription, objects->broadcast), 0);
-    CHECK_EQ(weft_watch_open(&objects->watch, sizeof(int64_t), &first), 0);
+    CHECK_EQ(weft_broadcast_new(&objects->broadcast, sizeof(int64_t), 4), 0);
+    CHECK_EQ(weft_broadcast_subscribe(&objects->subscription, objects->broadcast), 0);
+    CHECK_EQ(weft_watch_new(&objects->watch, sizeof(int64_t), &first), 0);
     objects->version = 1;
 }
 
 static void objects_done(struct objects *objects)
 {
-    weft_unsubscribe(&objects->subscription);
-    weft_broadcast_drop(objects->broadcast);
-    weft_watch_drop(objects->watch);
+    weft_broadcast_unsubscribe(&objects->subscription);
+    weft_broadcast_unref(objects->broadcast);
+    weft_watch_unref(objects->watch);
 }
 
 static void future_init(weft_wait_future *future, enum kind kind, struct objects *objects)
 {
     if (kind == ONESHOT) {
-        weft_oneshot_future(future, &objects->oneshot, &objects->value);
+        weft_oneshot_recv_future(future, &objects->oneshot, &objects->value);
     } else if (kind == BROADCAST) {
-        weft_broadcast_future(future, &objects->subscription, &objects->item);
+        weft_broadcast_recv_future(future, &objects->subscription, &objects->item);
     } else {
-        weft_watch_future(future, objects->watch, &objects->version);
+        weft_watch_wait_future(future, objects->watch, &objects->version);
     }
 }
 
@@ -104,25 +104,25 @@ struct waiter {
     weft_wait_future future;
 };
 
-static weft_poll wait_for_it(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result wait_for_it(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct waiter *state = arg;
     if (!state->is_begun) {
         state->is_begun = true;
         if (state->has_deadline) {
-            (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+            (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
         }
         if (state->is_shielded) {
-            CHECK_EQ(weft_shield(1), 0);
+            CHECK_EQ(weft_shield_begin(), 0);
         }
         future_init(&state->future, state->kind, state->objects);
     } else if (state->drops_when_woken) {
-        weft_drop_future(&state->future.future);
-        weft_drop_future(&state->future.future);
+        weft_future_drop(&state->future.future);
+        weft_future_drop(&state->future.future);
         *result = 99;
-        return WEFT_READY;
+        return WEFT_POLL_READY;
     }
-    return weft_poll_future(cx, &state->future.future, result);
+    return weft_future_poll(&state->future.future, cx, result);
 }
 
 static weft_task *wait_go(const struct waiter *state)
@@ -140,13 +140,13 @@ static intptr_t wait_for_each(void *arg)
         struct objects objects;
         objects_init(&objects);
         weft_task *task = wait_go(&(struct waiter){.kind = kind, .objects = &objects});
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_cancel(task), 0);
         CHECK_EQ(weft_await(task), -ECANCELED);
         task = wait_go(&(struct waiter){.kind = kind, .objects = &objects, .has_deadline = true});
         CHECK_EQ(weft_await(task), -ETIMEDOUT);
         task = wait_go(&(struct waiter){.kind = kind, .objects = &objects});
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         send(kind, &objects);
         CHECK_EQ(weft_await(task), 0);
         check_received(kind, &objects);
@@ -169,7 +169,7 @@ static intptr_t drop_each(void *arg)
         objects_init(&objects);
         weft_task *task =
             wait_go(&(struct waiter){.kind = kind, .objects = &objects, .drops_when_woken = true});
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         send(kind, &objects);
         CHECK_EQ(weft_await(task), 99);
         receive_now(kind, &objects);
@@ -191,13 +191,13 @@ static void future_forced_close_receives_nothing(void)
         struct objects objects;
         objects_init(&objects);
         const struct waiter state = {.kind = kind, .objects = &objects, .is_shielded = true};
-        const weft_options options = options_of(&one);
+        const weft_runtime_options options = options_of(&one);
         weft_runtime *runtime = NULL;
         weft_task *task = NULL;
         CHECK_EQ(weft_runtime_open(&runtime, &options), 0);
         CHECK_EQ(weft_runtime_spawn_poll(runtime, &task, wait_for_it, &state, sizeof(state), NULL),
                  0);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         send(kind, &objects); /* there is no task to wake */
@@ -218,13 +218,13 @@ static intptr_t await_at_once(void *arg)
         objects_init(&objects);
         send(kind, &objects);
         future_init(&future, kind, &objects);
-        CHECK_EQ(weft_await_future(&future.future), 0);
+        CHECK_EQ(weft_future_await(&future.future), 0);
         check_received(kind, &objects);
         future_init(&future, kind, &objects);
-        weft_drop_future(&future.future); /* before it was polled */
+        weft_future_drop(&future.future); /* before it was polled */
         if (kind == ONESHOT) {
             future_init(&future, kind, &objects);
-            CHECK_EQ(weft_await_future(&future.future), -EALREADY);
+            CHECK_EQ(weft_future_await(&future.future), -EALREADY);
             objects.oneshot = (weft_oneshot){0};
             CHECK_EQ(weft_oneshot_close(&objects.oneshot), 0);
         }
@@ -234,7 +234,7 @@ static intptr_t await_at_once(void *arg)
             objects.version = weft_watch_version(objects.watch);
         }
         future_init(&future, kind, &objects);
-        CHECK_EQ(weft_await_future(&future.future), -EPIPE);
+        CHECK_EQ(weft_future_await(&future.future), -EPIPE);
         objects_done(&objects);
     }
     return 0;
@@ -252,29 +252,29 @@ static intptr_t await_missed_and_busy(void *arg)
         send(BROADCAST, &objects);
     }
     future_init(&future, BROADCAST, &objects);
-    CHECK_EQ(weft_await_future(&future.future), 6);
+    CHECK_EQ(weft_future_await(&future.future), 6);
     weft_task *task = wait_go(&(struct waiter){.kind = ONESHOT, .objects = &objects});
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     future_init(&future, ONESHOT, &objects);
-    CHECK_EQ(weft_await_future(&future.future), -EBUSY);
+    CHECK_EQ(weft_future_await(&future.future), -EBUSY);
     CHECK_EQ(weft_oneshot_close(&objects.oneshot), 0);
     CHECK_EQ(weft_await(task), -EPIPE);
-    weft_unsubscribe(&objects.subscription);
+    weft_broadcast_unsubscribe(&objects.subscription);
     future_init(&future, BROADCAST, &objects);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
     objects_done(&objects);
 
     uint64_t version = 0;
-    weft_oneshot_future(&future, NULL, NULL);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
-    weft_broadcast_future(&future, NULL, &version);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
-    weft_broadcast_future(&future, &objects.subscription, NULL);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
-    weft_watch_future(&future, NULL, &version);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
-    weft_watch_future(&future, objects.watch, NULL);
-    CHECK_EQ(weft_await_future(&future.future), -EINVAL);
+    weft_oneshot_recv_future(&future, NULL, NULL);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
+    weft_broadcast_recv_future(&future, NULL, &version);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
+    weft_broadcast_recv_future(&future, &objects.subscription, NULL);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
+    weft_watch_wait_future(&future, NULL, &version);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
+    weft_watch_wait_future(&future, objects.watch, NULL);
+    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
     return 0;
 }
 
@@ -298,21 +298,21 @@ struct listener {
 };
 
 /* Receives until the close: items come in order, and received and missed items add up to all. */
-static weft_poll listen(weft_cx *cx, void *arg, intptr_t *result)
+static weft_poll_result listen(weft_cx *cx, void *arg, intptr_t *result)
 {
     struct listener *state = *(struct listener **)arg;
     for (;;) { /* Ends with the close, or when the future is pending. */
         if (!state->is_begun) {
-            weft_broadcast_future(&state->future, &state->subscription, &state->item);
+            weft_broadcast_recv_future(&state->future, &state->subscription, &state->item);
             state->is_begun = true;
         }
-        if (weft_poll_future(cx, &state->future.future, result) == WEFT_PENDING) {
-            return WEFT_PENDING;
+        if (weft_future_poll(&state->future.future, cx, result) == WEFT_POLL_PENDING) {
+            return WEFT_POLL_PENDING;
         }
         state->is_begun = false;
         if (*result < 0) {
             *result = *result == -EPIPE ? 0 : *result;
-            return WEFT_READY;
+            return WEFT_POLL_READY;
         }
         CHECK_EQ(state->item, state->before + 1 + *result);
         state->before = state->item;
@@ -339,10 +339,10 @@ static intptr_t listen_under_stress(void *arg)
     struct listener listeners[LISTENERS];
     weft_task *tasks[LISTENERS];
     memset(listeners, 0, sizeof(listeners));
-    CHECK_EQ(weft_broadcast_open(&broadcast, sizeof(int64_t), 8), 0);
+    CHECK_EQ(weft_broadcast_new(&broadcast, sizeof(int64_t), 8), 0);
     for (int i = 0; i < LISTENERS; i++) {
         struct listener *listener = &listeners[i];
-        CHECK_EQ(weft_subscribe(&listener->subscription, broadcast), 0);
+        CHECK_EQ(weft_broadcast_subscribe(&listener->subscription, broadcast), 0);
         CHECK_EQ(
             weft_spawn_poll(&tasks[i], listen, (const void *)&listener, sizeof(listener), NULL), 0);
     }
@@ -351,9 +351,9 @@ static intptr_t listen_under_stress(void *arg)
     for (int i = 0; i < LISTENERS; i++) {
         CHECK_EQ(listeners[i].received, ITEMS);
         CHECK_EQ(listeners[i].before, ITEMS);
-        weft_unsubscribe(&listeners[i].subscription);
+        weft_broadcast_unsubscribe(&listeners[i].subscription);
     }
-    weft_broadcast_drop(broadcast);
+    weft_broadcast_unref(broadcast);
     return 0;
 }
 
@@ -375,22 +375,22 @@ static intptr_t ask_and_watch(void *arg)
     const int64_t first = 0;
     weft_watch *watch = NULL;
     uint64_t seen = 1;
-    CHECK_EQ(weft_watch_open(&watch, sizeof(int64_t), &first), 0);
+    CHECK_EQ(weft_watch_new(&watch, sizeof(int64_t), &first), 0);
     for (int64_t i = 1; i <= ITEMS; i++) {
         struct exchange exchange = {.payload = 0};
         void *value = NULL;
         weft_wait_future futures[2];
         weft_task *task = go(answer, &exchange);
-        weft_oneshot_future(&futures[0], &exchange.oneshot, &value);
-        CHECK_EQ(weft_await_future(&futures[0].future), 0);
+        weft_oneshot_recv_future(&futures[0], &exchange.oneshot, &value);
+        CHECK_EQ(weft_future_await(&futures[0].future), 0);
         CHECK_EQ(*(const int *)value, 1);
         CHECK_EQ(weft_await(task), 0);
         CHECK_EQ(weft_watch_set(watch, &i), 0);
-        weft_watch_future(&futures[1], watch, &seen);
-        CHECK_EQ(weft_await_future(&futures[1].future), 0);
+        weft_watch_wait_future(&futures[1], watch, &seen);
+        CHECK_EQ(weft_future_await(&futures[1].future), 0);
         CHECK_EQ(seen, i + 1);
     }
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
     return 0;
 }
 

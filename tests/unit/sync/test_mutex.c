@@ -93,7 +93,7 @@ static int64_t release_many(weft_mutex *mutexes, weft_rwlock *rwlocks, bool is_o
 {
     for (int i = 0; i < OWNED_MANY; i++) {
         CHECK_EQ(weft_mutex_lock(&mutexes[i]), 0);
-        CHECK_EQ(weft_rwlock_write(&rwlocks[i]), 0);
+        CHECK_EQ(weft_rwlock_wrlock(&rwlocks[i]), 0);
     }
     struct timespec before;
     struct timespec after;
@@ -132,7 +132,7 @@ static intptr_t compare_release_orders(void *arg)
  * worker: the CPU time is that of its thread. */
 static void mutex_unlock_oldest_of_many_takes_constant_time(void)
 {
-    const weft_options options = {.workers = 1};
+    const weft_runtime_options options = {.workers = 1};
     CHECK_EQ(weft_run(compare_release_orders, NULL, &options), 0);
 }
 
@@ -280,7 +280,7 @@ static intptr_t wait_and_let_others_run(void *arg)
     weft_task *beside = go(run_beside, &two);
     CHECK_EQ(weft_await(beside), 0);
     CHECK_EQ(wf_load_acquire(&two.others), 1);
-    CHECK_EQ(state_of(blocked), WEFT_BLOCKED);
+    CHECK_EQ(state_of(blocked), WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_cancel(blocked), 0);
     CHECK_EQ(weft_await(blocked), -ECANCELED);
     CHECK_EQ(weft_mutex_unlock(&two.mutex), 0);
@@ -606,11 +606,12 @@ static void mutex_forced_close_unlocks_what_the_task_holds(void)
     static weft_mutex mutex;
     struct sync_wait wait = {lock_and_sleep, &mutex, WEFT_WAIT_TIME};
     struct report report = {.error = 0};
-    const weft_options options = {.workers = 2, .on_failure = keep_report, .hook_context = &report};
+    const weft_runtime_options options = {
+        .workers = 2, .on_failure = keep_report, .hook_context = &report};
     struct blocked blocked = {.runtime = NULL};
     CHECK_EQ(weft_runtime_open(&blocked.runtime, &options), 0);
     blocked.task = go_into(blocked.runtime, call_wait_shielded, &wait);
-    wait_for_state(blocked.task, WEFT_BLOCKED);
+    wait_for_state(blocked.task, WEFT_TASK_BLOCKED);
     pthread_t thread = start_thread(lock_and_unlock_outside, &mutex);
     wait_for_length(&mutex, 1);
     close_by_force(&blocked);
@@ -629,7 +630,7 @@ struct block {
 static intptr_t lock_and_keep_block(void *arg)
 {
     struct block *block = arg; /* the task's own copy */
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     CHECK_EQ(weft_mutex_lock(&block->mutex), 0);
     *block->where = &block->mutex;
     raise_by_one(block->is_there);
@@ -640,7 +641,8 @@ static void mutex_forced_close_ends_waits_before_freeing_memory(void)
 {
     enum { HEIRS = 2 };
     struct report report = {.error = 0};
-    const weft_options options = {.workers = 2, .on_failure = keep_report, .hook_context = &report};
+    const weft_runtime_options options = {
+        .workers = 2, .on_failure = keep_report, .hook_context = &report};
     weft_mutex *mutexes[HEIRS];
     struct sync_wait waits[HEIRS];
     weft_task *heirs[HEIRS];
@@ -656,7 +658,7 @@ static void mutex_forced_close_ends_waits_before_freeing_memory(void)
     for (uint32_t i = 0; i < HEIRS; i++) {
         waits[i] = (struct sync_wait){lock, mutexes[i], WEFT_WAIT_MUTEX};
         heirs[i] = go_into(runtime, call_wait_shielded, &waits[i]);
-        wait_for_state(heirs[i], WEFT_BLOCKED);
+        wait_for_state(heirs[i], WEFT_TASK_BLOCKED);
     }
     CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
     for (uint32_t i = 0; i < HEIRS; i++) {
@@ -667,7 +669,7 @@ static void mutex_forced_close_ends_waits_before_freeing_memory(void)
 
 static void print_a_report(void)
 {
-    CHECK_EQ(weft_run(return_with_it, NULL, &(weft_options){.workers = 1}), 7);
+    CHECK_EQ(weft_run(return_with_it, NULL, &(weft_runtime_options){.workers = 1}), 7);
 }
 
 static void mutex_left_locked_prints_a_line_without_hook(void)

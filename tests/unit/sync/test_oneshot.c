@@ -11,7 +11,7 @@
 /* Returns when the task waits for the oneshot. */
 static void wait_until_waited(weft_task *task)
 {
-    while (info_of(task).wait != WEFT_WAIT_RECEIVE || state_of(task) != WEFT_BLOCKED) {
+    while (info_of(task).wait != WEFT_WAIT_RECEIVE || state_of(task) != WEFT_TASK_BLOCKED) {
         let_others_run();
     }
 }
@@ -86,12 +86,12 @@ static intptr_t end_the_wait(void *arg)
     wait_until_waited(task);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
-    weft_deadline(weft_in(WEFT_MILLISECOND));
+    weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     CHECK_EQ(receive(&oneshot), -ETIMEDOUT);
     CHECK_EQ(receive(&oneshot), -ETIMEDOUT); /* the deadline has passed */
     CHECK_EQ(weft_oneshot_send(&oneshot, &number), 0);
     CHECK_EQ(receive(&oneshot), 8); /* returns at once */
-    weft_deadline(WEFT_NEVER);
+    weft_deadline_set(WEFT_NEVER);
     return 0;
 }
 
@@ -234,7 +234,7 @@ static void oneshot_cancel_racing_send_loses_no_value(void)
 
 static intptr_t receive_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     (void)weft_oneshot_recv(arg, NULL);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }

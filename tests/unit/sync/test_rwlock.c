@@ -10,19 +10,19 @@
 
 static int read_lock(void *rwlock)
 {
-    return weft_rwlock_read(rwlock);
+    return weft_rwlock_rdlock(rwlock);
 }
 
 static int write_lock(void *rwlock)
 {
-    return weft_rwlock_write(rwlock);
+    return weft_rwlock_wrlock(rwlock);
 }
 
 static void *misuse_from_outside(void *rwlock)
 {
     CHECK_EQ(weft_rwlock_unlock(rwlock), -EPERM); /* another thread holds it for writing */
-    CHECK_EQ(weft_rwlock_try_read(rwlock), -EAGAIN);
-    CHECK_EQ(weft_rwlock_try_write(rwlock), -EAGAIN);
+    CHECK_EQ(weft_rwlock_try_rdlock(rwlock), -EAGAIN);
+    CHECK_EQ(weft_rwlock_try_wrlock(rwlock), -EAGAIN);
     return NULL;
 }
 
@@ -31,23 +31,23 @@ static void rwlock_refuses_wrong_calls(void)
 {
     static weft_rwlock rwlock;
     CHECK_EQ(weft_rwlock_unlock(&rwlock), -EPERM);
-    CHECK_EQ(weft_rwlock_try_read(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_read(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), -EAGAIN);
+    CHECK_EQ(weft_rwlock_try_rdlock(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_rdlock(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_wrlock(&rwlock), -EAGAIN);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), -EPERM);
-    CHECK_EQ(weft_rwlock_write(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_write(&rwlock), -EDEADLK);
-    CHECK_EQ(weft_rwlock_read(&rwlock), -EDEADLK);
+    CHECK_EQ(weft_rwlock_wrlock(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_wrlock(&rwlock), -EDEADLK);
+    CHECK_EQ(weft_rwlock_rdlock(&rwlock), -EDEADLK);
     join_thread(start_thread(misuse_from_outside, &rwlock));
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_wrlock(&rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_read(NULL), -EINVAL);
-    CHECK_EQ(weft_rwlock_write(NULL), -EINVAL);
-    CHECK_EQ(weft_rwlock_try_read(NULL), -EINVAL);
-    CHECK_EQ(weft_rwlock_try_write(NULL), -EINVAL);
+    CHECK_EQ(weft_rwlock_rdlock(NULL), -EINVAL);
+    CHECK_EQ(weft_rwlock_wrlock(NULL), -EINVAL);
+    CHECK_EQ(weft_rwlock_try_rdlock(NULL), -EINVAL);
+    CHECK_EQ(weft_rwlock_try_wrlock(NULL), -EINVAL);
     CHECK_EQ(weft_rwlock_unlock(NULL), -EINVAL);
 }
 
@@ -61,12 +61,12 @@ static intptr_t note_run(void *arg)
 
 static int try_read_lock(void *rwlock)
 {
-    return weft_rwlock_try_read(rwlock);
+    return weft_rwlock_try_rdlock(rwlock);
 }
 
 static int try_write_lock(void *rwlock)
 {
-    return weft_rwlock_try_write(rwlock);
+    return weft_rwlock_try_wrlock(rwlock);
 }
 
 static intptr_t take_free_lock_in_loop(void *arg)
@@ -94,7 +94,7 @@ static intptr_t take_free_lock_in_loop(void *arg)
  * the only worker. */
 static void rwlock_taking_a_free_lock_costs_budget(void)
 {
-    const weft_options options = {.workers = 1};
+    const weft_runtime_options options = {.workers = 1};
     CHECK_EQ(weft_run(take_free_lock_in_loop, NULL, &options), 0);
 }
 
@@ -104,7 +104,7 @@ static intptr_t keep_order(void *arg)
     weft_rwlock rwlock = {{0}};
     weft_mutex mutex = {{0}};
     struct sync_wait reading = {read_lock, &rwlock, WEFT_WAIT_RWLOCK};
-    CHECK_EQ(weft_rwlock_read(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_rdlock(&rwlock), 0);
     weft_task *writer = NULL;
     struct sync_wait writing = {write_lock, &rwlock, WEFT_WAIT_RWLOCK};
     writer = go(call_wait, &writing);
@@ -114,7 +114,7 @@ static intptr_t keep_order(void *arg)
         readers[i] = go(call_wait, &reading);
         wait_until_blocked_in(readers[i], &reading);
     }
-    CHECK_EQ(weft_rwlock_try_read(&rwlock), -EAGAIN);
+    CHECK_EQ(weft_rwlock_try_rdlock(&rwlock), -EAGAIN);
     CHECK_EQ(weft_cancel(writer), 0);
     /* the writer was the only reason why the readers waited */
     CHECK_EQ(weft_await(writer), -ECANCELED);
@@ -124,7 +124,7 @@ static intptr_t keep_order(void *arg)
     }
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
     /* unlocked in another order than locked */
-    CHECK_EQ(weft_rwlock_write(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_wrlock(&rwlock), 0);
     CHECK_EQ(weft_mutex_lock(&mutex), 0);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), -EPERM);
@@ -143,14 +143,14 @@ static intptr_t end_waits(void *arg)
     weft_rwlock rwlock = {{0}};
     struct sync_wait reading = {read_lock, &rwlock, WEFT_WAIT_RWLOCK};
     struct sync_wait writing = {write_lock, &rwlock, WEFT_WAIT_RWLOCK};
-    CHECK_EQ(weft_rwlock_read(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_rdlock(&rwlock), 0);
     check_ends_of_wait(&writing);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_write(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_wrlock(&rwlock), 0);
     check_ends_of_wait(&reading);
     check_ends_of_wait(&writing);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_wrlock(&rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
     return 0;
 }
@@ -173,7 +173,7 @@ struct page {
 
 static void read_page(struct page *page)
 {
-    CHECK_EQ(weft_rwlock_read(&page->rwlock), 0);
+    CHECK_EQ(weft_rwlock_rdlock(&page->rwlock), 0);
     const uint64_t first = page->text[0];
     for (int i = 1; i < 4; i++) {
         CHECK_EQ(page->text[i], first);
@@ -183,7 +183,7 @@ static void read_page(struct page *page)
 
 static void write_page(struct page *page, bool is_slow)
 {
-    CHECK_EQ(weft_rwlock_write(&page->rwlock), 0);
+    CHECK_EQ(weft_rwlock_wrlock(&page->rwlock), 0);
     for (int i = 0; i < 4; i++) {
         page->text[i]++;
         if (is_slow && i == 1) {
@@ -233,7 +233,7 @@ static void use_page(weft_runtime *runtime, const struct setting *setting)
     CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
     join_thread(thread);
     CHECK_EQ(page.text[0], 3 * page.rounds);
-    CHECK_EQ(weft_rwlock_try_write(&page.rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_wrlock(&page.rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(&page.rwlock), 0);
 }
 
@@ -246,7 +246,7 @@ static void rwlock_writers_exclude_all_and_readers_see_whole_data(void)
 
 static void *read_outside(void *rwlock)
 {
-    CHECK_EQ(weft_rwlock_read(rwlock), 0);
+    CHECK_EQ(weft_rwlock_rdlock(rwlock), 0);
     CHECK_EQ(weft_rwlock_unlock(rwlock), 0);
     return NULL;
 }
@@ -270,7 +270,7 @@ static void rwlock_forced_close_grants_the_waiters_behind(void)
     static weft_rwlock rwlock;
     struct sync_wait wait = {write_lock, &rwlock, WEFT_WAIT_RWLOCK};
     struct blocked blocked;
-    CHECK_EQ(weft_rwlock_read(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_rdlock(&rwlock), 0);
     start_blocked(&blocked, &wait);
     pthread_t thread = start_thread(read_outside, &rwlock);
     wait_for_length(&rwlock, 2);
@@ -284,13 +284,13 @@ static void rwlock_forced_close_passes_the_grant_on(void)
     static weft_rwlock rwlock;
     struct sync_wait wait = {write_lock, &rwlock, WEFT_WAIT_RWLOCK};
     struct blocked blocked;
-    CHECK_EQ(weft_rwlock_write(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_wrlock(&rwlock), 0);
     start_blocked(&blocked, &wait);
     occupy_worker(&blocked);
     pthread_t thread = start_thread(read_outside, &rwlock);
     wait_for_length(&rwlock, 2);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0); /* granted to the task, which never runs again */
-    CHECK_EQ(weft_rwlock_try_read(&rwlock), -EAGAIN);
+    CHECK_EQ(weft_rwlock_try_rdlock(&rwlock), -EAGAIN);
     close_by_force(&blocked);
     join_thread(thread);
 }
@@ -303,23 +303,23 @@ static void count_report(void *context, const weft_failure *failure)
 
 static intptr_t end_while_writing(void *rwlock)
 {
-    return weft_rwlock_write(rwlock);
+    return weft_rwlock_wrlock(rwlock);
 }
 
 static void rwlock_ending_writer_is_unlocked(void)
 {
     static weft_rwlock rwlock;
     wf_atomic_u32 reports = {0};
-    const weft_options options = {
+    const weft_runtime_options options = {
         .workers = 1, .on_failure = count_report, .hook_context = &reports};
     CHECK_EQ(weft_run(end_while_writing, &rwlock, &options), 0);
     CHECK_EQ(wf_load_acquire(&reports), 1);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_wrlock(&rwlock), 0);
 }
 
 static intptr_t end_while_reading(void *rwlock)
 {
-    CHECK_EQ(weft_rwlock_read(rwlock), 0);
+    CHECK_EQ(weft_rwlock_rdlock(rwlock), 0);
     return 0;
 }
 
@@ -331,7 +331,7 @@ static void unlock_it(void *rwlock)
 static intptr_t fail_while_reading(void *rwlock)
 {
     weft_cleanup cleanup;
-    CHECK_EQ(weft_rwlock_read(rwlock), 0);
+    CHECK_EQ(weft_rwlock_rdlock(rwlock), 0);
     weft_cleanup_push(&cleanup, unlock_it, rwlock);
     weft_fail(-EIO, "while it reads");
 }
@@ -341,13 +341,13 @@ static intptr_t clean_up_after_readers(void *arg)
     (void)arg;
     weft_rwlock rwlock = {{0}};
     CHECK_EQ(weft_await(go(end_while_reading, &rwlock)), 0);
-    CHECK_EQ(weft_rwlock_try_read(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), -EAGAIN);
+    CHECK_EQ(weft_rwlock_try_rdlock(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_wrlock(&rwlock), -EAGAIN);
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), -EAGAIN); /* the task holds it for reading */
+    CHECK_EQ(weft_rwlock_try_wrlock(&rwlock), -EAGAIN); /* the task holds it for reading */
     CHECK_EQ(weft_rwlock_unlock(&rwlock), 0);
     CHECK_EQ(weft_await(go(fail_while_reading, &rwlock)), -EIO);
-    CHECK_EQ(weft_rwlock_try_write(&rwlock), 0);
+    CHECK_EQ(weft_rwlock_try_wrlock(&rwlock), 0);
     return weft_rwlock_unlock(&rwlock);
 }
 

@@ -19,27 +19,27 @@ static intptr_t select_with_bad_arguments(void *arg)
     weft_chan *chan = int_chan(0);
     int item = 0;
     weft_case it = weft_case_recv(chan, &item);
-    CHECK_EQ(weft_select(NULL, 1, 1), -EINVAL);
-    CHECK_EQ(weft_select(&it, 0, 1), -EINVAL);
-    CHECK_EQ(weft_select(&it, SIZE_MAX, 1), -EINVAL);
+    CHECK_EQ(weft_try_select(NULL, 1), -EINVAL);
+    CHECK_EQ(weft_try_select(&it, 0), -EINVAL);
+    CHECK_EQ(weft_try_select(&it, SIZE_MAX), -EINVAL);
     it = weft_case_recv(NULL, &item);
-    CHECK_EQ(weft_select(&it, 1, 1), -EINVAL);
+    CHECK_EQ(weft_try_select(&it, 1), -EINVAL);
     it = weft_case_recv(chan, NULL);
-    CHECK_EQ(weft_select(&it, 1, 1), -EINVAL);
+    CHECK_EQ(weft_try_select(&it, 1), -EINVAL);
     it = weft_case_send(chan, NULL);
-    CHECK_EQ(weft_select(&it, 1, 0), -EINVAL);
+    CHECK_EQ(weft_select(&it, 1), -EINVAL);
     it = weft_case_task(NULL);
-    CHECK_EQ(weft_select(&it, 1, 0), -EINVAL);
+    CHECK_EQ(weft_select(&it, 1), -EINVAL);
     it.kind = (enum weft_case_kind)77;
-    CHECK_EQ(weft_select(&it, 1, 0), -EINVAL);
+    CHECK_EQ(weft_select(&it, 1), -EINVAL);
     it = (weft_case){.kind = WEFT_CASE_NONE};
-    CHECK_EQ(weft_select(&it, 1, 0), -EINVAL); /* it would wait for ever */
-    CHECK_EQ(weft_select(&it, 1, 1), -EAGAIN);
+    CHECK_EQ(weft_select(&it, 1), -EINVAL); /* it would wait for ever */
+    CHECK_EQ(weft_try_select(&it, 1), -EAGAIN);
     if (weft_self() != NULL) {
         it = weft_case_task(weft_self());
-        CHECK_EQ(weft_select(&it, 1, 0), -EDEADLK);
+        CHECK_EQ(weft_select(&it, 1), -EDEADLK);
     }
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     return 0;
 }
 
@@ -61,32 +61,32 @@ static intptr_t run_at_once(void *arg)
     weft_case cases[] = {
         {.kind = WEFT_CASE_NONE},
         weft_case_recv(in, &got),
-        weft_case_time(weft_in(HOUR)),
+        weft_case_time(weft_time_after(HOUR)),
         weft_case_time(WEFT_NEVER),
     };
-    CHECK_EQ(weft_select(cases, 4, 1), -EAGAIN);
+    CHECK_EQ(weft_try_select(cases, 4), -EAGAIN);
     send_int(in, 7);
-    CHECK_EQ(weft_select(cases, 4, 0), 1);
+    CHECK_EQ(weft_select(cases, 4), 1);
     CHECK_EQ(cases[1].result, 0);
     CHECK_EQ(got, 7);
-    CHECK_EQ(weft_select(cases, 4, 1), -EAGAIN); /* the item was taken */
+    CHECK_EQ(weft_try_select(cases, 4), -EAGAIN); /* the item was taken */
     cases[0] = weft_case_send(out, &item);
-    CHECK_EQ(weft_select(cases, 4, 1), 0);
-    CHECK_EQ(weft_select(cases, 4, 1), -EAGAIN); /* full */
+    CHECK_EQ(weft_try_select(cases, 4), 0);
+    CHECK_EQ(weft_try_select(cases, 4), -EAGAIN); /* full */
     CHECK_EQ(recv_int(out), 5);
     cases[0].kind = WEFT_CASE_NONE;
     cases[3] = weft_case_time(weft_now() - 1);
-    CHECK_EQ(weft_select(cases, 4, 0), 3);
+    CHECK_EQ(weft_select(cases, 4), 3);
     CHECK_EQ(cases[3].result, 0);
-    weft_chan *wide = int_chan(WEFT_UNBOUNDED);
+    weft_chan *wide = int_chan(WEFT_CHAN_UNBOUNDED);
     cases[3] = weft_case_send(wide, &item);
     for (int i = 0; i < 100; i++) {
-        CHECK_EQ(weft_select(cases, 4, i % 2), 3);
+        CHECK_EQ((i % 2 != 0 ? weft_try_select(cases, 4) : weft_select(cases, 4)), 3);
     }
     CHECK_EQ(weft_chan_length(wide), 100);
-    weft_chan_drop(in);
-    weft_chan_drop(out);
-    weft_chan_drop(wide);
+    weft_chan_unref(in);
+    weft_chan_unref(out);
+    weft_chan_unref(wide);
     return 0;
 }
 
@@ -105,14 +105,14 @@ static intptr_t select_on_closed_channels(void *arg)
     weft_case send = weft_case_send(chan, &item);
     send_int(chan, 8);
     CHECK_EQ(weft_chan_close(chan), 0);
-    CHECK_EQ(weft_select(&send, 1, 0), 0);
+    CHECK_EQ(weft_select(&send, 1), 0);
     CHECK_EQ(send.result, -EPIPE);
-    CHECK_EQ(weft_select(&receive, 1, 0), 0);
+    CHECK_EQ(weft_select(&receive, 1), 0);
     CHECK_EQ(receive.result, 0);
     CHECK_EQ(item, 8);
-    CHECK_EQ(weft_select(&receive, 1, 1), 0);
+    CHECK_EQ(weft_try_select(&receive, 1), 0);
     CHECK_EQ(receive.result, -EPIPE);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     return 0;
 }
 
@@ -132,9 +132,9 @@ static intptr_t select_on_ended_tasks(void *arg)
         weft_case_task(standing), weft_case_task(ended),
         weft_case_task(ended), /* twice: either case may run */
     };
-    wait_for_state(ended, WEFT_COMPLETED);
+    wait_for_state(ended, WEFT_TASK_COMPLETED);
     for (int i = 0; i < 10; i++) {
-        const int ran = weft_select(cases, 3, i % 2);
+        const int ran = (i % 2 != 0 ? weft_try_select(cases, 3) : weft_select(cases, 3));
         CHECK(ran == 1 || ran == 2);
         CHECK_EQ(cases[ran].value, 7);
         CHECK_EQ(cases[ran].result, 0);
@@ -171,17 +171,17 @@ static intptr_t count_choices(void *arg)
     }
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < READY; i++) {
-            (void)weft_try_send(chans[i], &item); /* refills the channel that was taken from */
+            (void)weft_chan_try_send(chans[i], &item); /* refills the channel that was taken from */
         }
-        counts[weft_select(cases, 7, round % 2)]++;
+        counts[(round % 2 != 0 ? weft_try_select(cases, 7) : weft_select(cases, 7))]++;
     }
     for (int i = 0; i < 7; i++) { /* a thousand each; five standard deviations are 137 */
         CHECK(i < READY ? counts[i] > 863 && counts[i] < 1137 : counts[i] == 0);
     }
     for (int i = 0; i < READY; i++) {
-        weft_chan_drop(chans[i]);
+        weft_chan_unref(chans[i]);
     }
-    weft_chan_drop(empty);
+    weft_chan_unref(empty);
     return 0;
 }
 
@@ -215,7 +215,7 @@ static intptr_t choose(void *arg)
     choice->cases[2] = weft_case_task(choice->task);
     choice->cases[3] = weft_case_time(choice->at);
     choice->cases[4] = weft_case_recv(choice->in, &choice->got); /* the same channel once more */
-    choice->ran = weft_select(choice->cases, 5, 0);
+    choice->ran = weft_select(choice->cases, 5);
     return choice->ran < 0 ? choice->ran : 0;
 }
 
@@ -283,7 +283,7 @@ static void check_choice(const struct choice *choice, enum event event)
 static void choice_init(struct choice *choice, enum event event)
 {
     *choice = (struct choice){.in = int_chan(0), .out = int_chan(0), .got = -1, .given = 22};
-    choice->at = weft_in(event == A_TIME ? WEFT_MILLISECOND : HOUR);
+    choice->at = weft_time_after(event == A_TIME ? WEFT_MILLISECOND : HOUR);
 }
 
 static void choice_done(struct choice *choice, enum event event)
@@ -292,8 +292,8 @@ static void choice_done(struct choice *choice, enum event event)
         raise_by_one(&choice->is_over);
     }
     CHECK_EQ(weft_await(choice->task), 0);
-    weft_chan_drop(choice->in);
-    weft_chan_drop(choice->out);
+    weft_chan_unref(choice->in);
+    weft_chan_unref(choice->out);
 }
 
 static intptr_t wait_for_each_kind(void *arg)
@@ -305,7 +305,7 @@ static intptr_t wait_for_each_kind(void *arg)
         choice.task = go(stand_by, &choice.is_over);
         weft_task *task = go(choose, &choice);
         if (event != A_TIME) {
-            wait_for_state(task, WEFT_BLOCKED);
+            wait_for_state(task, WEFT_TASK_BLOCKED);
             CHECK_EQ(info_of(task).wait, WEFT_WAIT_SELECT);
             CHECK_EQ(waiting_in(choice.in), 2);
             CHECK_EQ(waiting_in(choice.out), 1);
@@ -355,13 +355,13 @@ static intptr_t end_the_wait(void *arg)
         choice_init(&choice, AN_END);
         choice.task = go(stand_by, &choice.is_over);
         if (is_deadline) {
-            weft_deadline(weft_in(WEFT_MILLISECOND));
+            weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
             CHECK_EQ(choose(&choice), -ETIMEDOUT);
             CHECK_EQ(choose(&choice), -ETIMEDOUT); /* the deadline has passed */
-            weft_deadline(WEFT_NEVER);
+            weft_deadline_set(WEFT_NEVER);
         } else {
             weft_task *task = go(choose, &choice);
-            wait_for_state(task, WEFT_BLOCKED);
+            wait_for_state(task, WEFT_TASK_BLOCKED);
             CHECK_EQ(weft_cancel(task), 0);
             CHECK_EQ(weft_await(task), -ECANCELED);
         }
@@ -394,8 +394,8 @@ static intptr_t pair_up(void *arg)
         weft_case_send(pairing->chan, &pairing->given),
         weft_case_recv(pairing->chan, &pairing->got),
     };
-    CHECK_EQ(weft_select(cases, 2, 1), -EAGAIN); /* a select does not pair with itself */
-    pairing->ran = weft_select(cases, 2, 0);
+    CHECK_EQ(weft_try_select(cases, 2), -EAGAIN); /* a select does not pair with itself */
+    pairing->ran = weft_select(cases, 2);
     return pairing->ran < 0 ? pairing->ran : 0;
 }
 
@@ -408,13 +408,13 @@ static intptr_t pair_two_selects(void *arg)
     weft_task *task = go(pair_up, &first);
     wait_until_waiting(chan, 2);
     weft_case cases[] = {weft_case_send(chan, &second.given), weft_case_recv(chan, &second.got)};
-    second.ran = weft_select(cases, 2, 0);
+    second.ran = weft_select(cases, 2);
     CHECK_EQ(weft_await(task), 0);
     CHECK_EQ(first.ran, 1 - second.ran);
     CHECK_EQ(first.got, first.ran == 1 ? 2 : -1);
     CHECK_EQ(second.got, second.ran == 1 ? 1 : -1);
     CHECK_EQ(waiting_in(chan), 0);
-    weft_chan_drop(chan);
+    weft_chan_unref(chan);
     return 0;
 }
 
@@ -438,17 +438,17 @@ static intptr_t select_of_many_cases(void *arg)
     for (int i = 0; i < CASES; i++) { /* not in the order of their addresses, and one twice */
         cases[i] = weft_case_recv(chans[(i * 37) % (CASES - 1)], &got);
     }
-    CHECK_EQ(weft_select(cases, CASES, 1), -EAGAIN);
+    CHECK_EQ(weft_try_select(cases, CASES), -EAGAIN);
     for (int i = 1; i < CASES - 1; i++) {
         send_int(chans[(i * 37) % (CASES - 1)], i);
-        CHECK_EQ(weft_select(cases, CASES, 0), i);
+        CHECK_EQ(weft_select(cases, CASES), i);
         CHECK_EQ(got, i);
     }
-    cases[5] = weft_case_time(weft_in(WEFT_MILLISECOND));
-    CHECK_EQ(weft_select(cases, CASES, 0), 5);
+    cases[5] = weft_case_time(weft_time_after(WEFT_MILLISECOND));
+    CHECK_EQ(weft_select(cases, CASES), 5);
     for (int i = 0; i < CASES; i++) {
         CHECK_EQ(waiting_in(chans[i]), 0);
-        weft_chan_drop(chans[i]);
+        weft_chan_unref(chans[i]);
     }
     return 0;
 }
@@ -471,13 +471,13 @@ static void select_of_up_to_16_cases_allocates_nothing(void)
         }
         cases[16] = weft_case_time(0);
         faults_begin(&faults);
-        const int few = weft_select(cases + 1, 16, 0);
-        const int many = weft_select(cases, 17, 0);
+        const int few = weft_select(cases + 1, 16);
+        const int many = weft_select(cases, 17);
         faults_end(&faults);
         CHECK_EQ(few, 15);
         CHECK(many == 16 || (many == -ENOMEM && faults.what != NULL));
         faults.refused += many < 0 ? 1 : 0;
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
     CHECK_EQ(faults.refused, 2); /* one allocation: refused once, and when all memory is refused */
 }
@@ -487,15 +487,15 @@ static void select_returns_error_if_a_channel_cannot_grow(void)
     struct faults faults = {0};
     while (faults_next(&faults)) {
         int item = 0;
-        weft_chan *chan = int_chan(WEFT_UNBOUNDED);
+        weft_chan *chan = int_chan(WEFT_CHAN_UNBOUNDED);
         weft_case it = weft_case_send(chan, &item);
         faults_begin(&faults);
-        const int ran = weft_select(&it, 1, 0);
+        const int ran = weft_select(&it, 1);
         faults_end(&faults);
         CHECK(ran == 0 || (ran == -ENOMEM && faults.what != NULL));
         CHECK_EQ(weft_chan_length(chan), ran == 0 ? 1 : 0);
         faults.refused += ran < 0 ? 1 : 0;
-        weft_chan_drop(chan);
+        weft_chan_unref(chan);
     }
     CHECK(faults.refused >= 1);
 }
@@ -504,7 +504,7 @@ static void select_returns_error_if_a_channel_cannot_grow(void)
 
 static intptr_t choose_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     (void)choose(arg);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
@@ -521,11 +521,11 @@ static void select_forced_close_removes_all_its_waits(void)
         CHECK_EQ(weft_runtime_open(&outer, &tour.options), 0);
         choice.task = go_into(outer, stand_by, &choice.is_over);
         weft_task *task = go_into(runtime, choose_shielded, &choice);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(waiting_in(choice.in) + waiting_in(choice.out), 0);
-        CHECK_EQ(weft_try_send(choice.in, &item), -EAGAIN);
+        CHECK_EQ(weft_chan_try_send(choice.in, &item), -EAGAIN);
         choice_done(&choice, A_TIME); /* its end wakes no task */
         CHECK_EQ(weft_runtime_close(outer, -1), 0);
     }
@@ -536,11 +536,11 @@ static intptr_t choose_of_many_shielded(void *chan)
     enum { MANY = 17 }; /* one more than fit into the frame */
     weft_case cases[MANY];
     int items[MANY];
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     for (int i = 0; i < MANY; i++) {
         cases[i] = weft_case_recv(chan, &items[i]);
     }
-    (void)weft_select(cases, MANY, 0);
+    (void)weft_select(cases, MANY);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
 
@@ -550,14 +550,14 @@ static void select_forced_close_frees_its_memory(void)
     weft_runtime *runtime = NULL;
     weft_chan *chan;
     int item = 0;
-    CHECK_EQ(weft_chan_open(&chan, sizeof(int), 0), 0);
-    CHECK_EQ(weft_runtime_open(&runtime, &(weft_options){.workers = 1}), 0);
+    CHECK_EQ(weft_chan_new(&chan, sizeof(int), 0), 0);
+    CHECK_EQ(weft_runtime_open(&runtime, &(weft_runtime_options){.workers = 1}), 0);
     weft_task *task = go_into(runtime, choose_of_many_shielded, chan);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
     CHECK_EQ(weft_await(task), -ECANCELED);
-    CHECK_EQ(weft_try_send(chan, &item), -EAGAIN); /* no task waits */
-    weft_chan_drop(chan);
+    CHECK_EQ(weft_chan_try_send(chan, &item), -EAGAIN); /* no task waits */
+    weft_chan_unref(chan);
 }
 
 struct hog {
@@ -584,8 +584,8 @@ static intptr_t receive_either_and_stay(void *arg)
     struct choice *choice = arg;
     weft_case cases[] = {weft_case_recv(choice->out, &choice->given),
                          weft_case_recv(choice->in, &choice->got)};
-    CHECK_EQ(weft_shield(1), 0);
-    choice->ran = weft_select(cases, 2, 0);
+    CHECK_EQ(weft_shield_begin(), 0);
+    choice->ran = weft_select(cases, 2);
     (void)weft_sleep_until(WEFT_NEVER);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
@@ -615,12 +615,12 @@ static void select_forced_close_returns_a_granted_item(void)
         raise_by_one(&hog.is_over);
         CHECK_EQ(wf_thread_join(closer), 0);
         CHECK_EQ(weft_await(task), -ECANCELED);
-        CHECK_EQ(weft_try_recv(choice.in, &item), choice.ran == 1 ? -EAGAIN : 0);
+        CHECK_EQ(weft_chan_try_recv(choice.in, &item), choice.ran == 1 ? -EAGAIN : 0);
         CHECK_EQ(choice.ran == 1 ? choice.got : item, 11);
         CHECK_EQ(waiting_in(choice.in) + waiting_in(choice.out), 0);
-        weft_drop(keeper);
-        weft_chan_drop(choice.in);
-        weft_chan_drop(choice.out);
+        weft_task_unref(keeper);
+        weft_chan_unref(choice.in);
+        weft_chan_unref(choice.out);
     }
 }
 

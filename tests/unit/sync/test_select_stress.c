@@ -26,8 +26,8 @@ static intptr_t send_anywhere(void *arg)
         for (int i = 0; i < CHANS; i++) {
             cases[i] = weft_case_send(chans[i], &entry);
         }
-        cases[CHANS] = weft_case_time(weft_in(HOUR));
-        const int ran = weft_select(cases, entry->text % 2 == 0 ? CHANS + 1 : CHANS, 0);
+        cases[CHANS] = weft_case_time(weft_time_after(HOUR));
+        const int ran = weft_select(cases, entry->text % 2 == 0 ? CHANS + 1 : CHANS);
         CHECK(ran >= 0 && ran < CHANS);
         CHECK_EQ(cases[ran].result, 0);
     }
@@ -45,7 +45,7 @@ static intptr_t take_anywhere(void *arg)
         cases[i] = weft_case_recv(chans[i], &entry);
     }
     while (open > 0) {
-        const int ran = weft_select(cases, CHANS, 0);
+        const int ran = weft_select(cases, CHANS);
         CHECK(ran >= 0);
         if (cases[ran].result == -EPIPE) {
             cases[ran].kind = WEFT_CASE_NONE;
@@ -62,7 +62,7 @@ static intptr_t send_to_one(void *arg)
 {
     struct entry *entry;
     while ((entry = ledger_next(&ledger)) != NULL) {
-        CHECK_EQ(weft_send(arg, &entry), 0);
+        CHECK_EQ(weft_chan_send(arg, &entry), 0);
     }
     return 0;
 }
@@ -70,7 +70,7 @@ static intptr_t send_to_one(void *arg)
 static intptr_t take_from_one(void *arg)
 {
     struct entry *entry;
-    while (weft_recv(arg, &entry) == 0) {
+    while (weft_chan_recv(arg, &entry) == 0) {
         ledger_take(&ledger, entry);
     }
     return 0;
@@ -112,7 +112,7 @@ static void stress_check(void)
     }
     ledger_check(&ledger); /* drops the first channel */
     for (int i = 1; i < CHANS; i++) {
-        weft_chan_drop(chans[i]);
+        weft_chan_unref(chans[i]);
     }
 }
 
@@ -181,8 +181,8 @@ static intptr_t take_with_deadlines(void *arg)
         cases[i] = weft_case_recv(chans[i], &entry);
     }
     while (open > 0) {
-        weft_deadline(weft_in((int64_t)(round++ % 4) * 50 * WEFT_MICROSECOND));
-        const int ran = weft_select(cases, CHANS, 0);
+        weft_deadline_set(weft_time_after((int64_t)(round++ % 4) * 50 * WEFT_MICROSECOND));
+        const int ran = weft_select(cases, CHANS);
         CHECK(ran >= 0 || ran == -ETIMEDOUT);
         if (ran >= 0 && cases[ran].result == -EPIPE) {
             cases[ran].kind = WEFT_CASE_NONE;
@@ -228,7 +228,7 @@ static intptr_t race_with_ends(void *arg)
         if (round % 3 == 0) {
             (void)weft_yield();
         }
-        const int ran = weft_select(cases, 2, 0);
+        const int ran = weft_select(cases, 2);
         CHECK(ran == 0 || ran == 1);
         CHECK_EQ(cases[ran].value, ran + 1);
         CHECK_EQ(weft_await(second), 2);

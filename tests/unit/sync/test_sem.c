@@ -56,12 +56,12 @@ static void sem_bad_calls_change_nothing(void)
     CHECK_EQ(weft_sem_release(NULL, 1), -EINVAL);
     CHECK_EQ(weft_sem_release(&sem, 0), -EINVAL);
     CHECK_EQ(weft_sem_permits(NULL), -EINVAL);
-    CHECK_EQ(weft_sem_release(&sem, WEFT_PERMITS_MAX), -EOVERFLOW);
+    CHECK_EQ(weft_sem_release(&sem, WEFT_SEM_PERMITS_MAX), -EOVERFLOW);
     CHECK_EQ(weft_sem_permits(&sem), 1);
-    CHECK_EQ(weft_sem_release(&sem, WEFT_PERMITS_MAX - 1), 0);
-    CHECK_EQ(weft_sem_permits(&sem), WEFT_PERMITS_MAX);
+    CHECK_EQ(weft_sem_release(&sem, WEFT_SEM_PERMITS_MAX - 1), 0);
+    CHECK_EQ(weft_sem_permits(&sem), WEFT_SEM_PERMITS_MAX);
     CHECK_EQ(weft_sem_release(&sem, 1), -EOVERFLOW);
-    CHECK_EQ(weft_sem_acquire(&sem, WEFT_PERMITS_MAX), 0);
+    CHECK_EQ(weft_sem_acquire(&sem, WEFT_SEM_PERMITS_MAX), 0);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -80,12 +80,12 @@ static intptr_t wait_for_many_permits(void *arg)
     wait_until_blocked_in(second, &small);
     CHECK_EQ(weft_sem_release(&sem, 1), 0);
     CHECK_EQ(weft_sem_permits(&sem), 2);
-    CHECK_EQ(state_of(first), WEFT_BLOCKED);
-    CHECK_EQ(state_of(second), WEFT_BLOCKED);
-    CHECK_EQ(weft_sem_release(&sem, WEFT_PERMITS_MAX), -EOVERFLOW);
+    CHECK_EQ(state_of(first), WEFT_TASK_BLOCKED);
+    CHECK_EQ(state_of(second), WEFT_TASK_BLOCKED);
+    CHECK_EQ(weft_sem_release(&sem, WEFT_SEM_PERMITS_MAX), -EOVERFLOW);
     CHECK_EQ(weft_sem_release(&sem, 1), 0);
     CHECK_EQ(weft_await(first), 0);
-    CHECK_EQ(state_of(second), WEFT_BLOCKED);
+    CHECK_EQ(state_of(second), WEFT_TASK_BLOCKED);
     CHECK_EQ(weft_sem_permits(&sem), 0);
     CHECK_EQ(weft_sem_release(&sem, 1), 0);
     CHECK_EQ(weft_await(second), 0);

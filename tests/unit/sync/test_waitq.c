@@ -154,7 +154,7 @@ static intptr_t queue_up(void *arg)
         turns[i] = (struct ticket){&box, order, i};
         tasks[i] = go(take_in_order, &turns[i]);
         wait_until_waiting(&box, (size_t)i + 1);
-        wait_for_state(tasks[i], WEFT_BLOCKED); /* its wait record is set */
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED); /* its wait record is set */
         CHECK_EQ(info_of(tasks[i]).wait, WEFT_WAIT_SEMAPHORE);
         CHECK(info_of(tasks[i]).wait_object == &box);
     }
@@ -180,7 +180,7 @@ static intptr_t take_token(void *arg)
 
 static intptr_t take_token_until_deadline(void *arg)
 {
-    (void)weft_deadline(weft_in(WEFT_MILLISECOND));
+    (void)weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     return take(arg);
 }
 
@@ -246,7 +246,7 @@ static void waitq_cancel_racing_grant_loses_nothing(void)
 
 static intptr_t take_behind_a_shield(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     return take(arg);
 }
 
@@ -264,11 +264,11 @@ static void waitq_forced_close_removes_waiters_and_passes_grants_on(void)
             tasks[i] = go_into(runtime, take_behind_a_shield, &box);
         }
         wait_until_waiting(&box, COUNT);
-        CHECK_EQ(weft_stop_the_world(runtime), 0);
+        CHECK_EQ(weft_world_stop(runtime), 0);
         for (int i = 0; i < COUNT / 2; i++) {
             put(&box); /* no task that could take it runs */
         }
-        CHECK_EQ(weft_start_the_world(runtime), 0);
+        CHECK_EQ(weft_world_start(runtime), 0);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         unsigned taken = 0;
         for (int i = 0; i < COUNT; i++) {

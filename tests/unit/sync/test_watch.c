@@ -31,7 +31,7 @@ static weft_watch *watch_of(uint64_t number)
 {
     weft_watch *watch = NULL;
     const struct value value = value_of(number);
-    CHECK_EQ(weft_watch_open(&watch, sizeof(value), &value), 0);
+    CHECK_EQ(weft_watch_new(&watch, sizeof(value), &value), 0);
     return watch;
 }
 
@@ -69,10 +69,10 @@ static void watch_refuses_bad_arguments(void)
     weft_watch *watch = NULL;
     struct value value = value_of(1);
     uint64_t version = 0;
-    CHECK_EQ(weft_watch_open(NULL, 4, &value), -EINVAL);
-    CHECK_EQ(weft_watch_open(&watch, 0, &value), -EINVAL);
-    CHECK_EQ(weft_watch_open(&watch, WEFT_ITEM_SIZE_MAX + 1, &value), -EINVAL);
-    CHECK_EQ(weft_watch_open(&watch, 4, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_new(NULL, 4, &value), -EINVAL);
+    CHECK_EQ(weft_watch_new(&watch, 0, &value), -EINVAL);
+    CHECK_EQ(weft_watch_new(&watch, WEFT_CHAN_ITEM_SIZE_MAX + 1, &value), -EINVAL);
+    CHECK_EQ(weft_watch_new(&watch, 4, NULL), -EINVAL);
     CHECK(watch == NULL);
     CHECK_EQ(weft_watch_set(NULL, &value), -EINVAL);
     CHECK_EQ(weft_watch_modify(NULL, add_one, NULL), -EINVAL);
@@ -82,13 +82,13 @@ static void watch_refuses_bad_arguments(void)
     CHECK_EQ(weft_watch_wait(NULL, &version), -EINVAL);
     CHECK_EQ(weft_watch_version(NULL), 0);
     CHECK_EQ(weft_watch_close(NULL), -EINVAL);
-    weft_watch_drop(NULL);
+    weft_watch_unref(NULL);
     watch = watch_of(1);
     CHECK_EQ(weft_watch_set(watch, NULL), -EINVAL);
     CHECK_EQ(weft_watch_modify(watch, NULL, NULL), -EINVAL);
     CHECK_EQ(weft_watch_get(watch, NULL, NULL), -EINVAL);
     CHECK_EQ(weft_watch_wait(watch, NULL), -EINVAL);
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
 }
 
 static void watch_numbers_every_version(void)
@@ -119,9 +119,9 @@ static void watch_numbers_every_version(void)
     CHECK_EQ(weft_watch_wait(watch, &seen), -EPIPE);
     CHECK_EQ(get(watch, NULL), 13);
     weft_watch *other = weft_watch_ref(watch);
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
     CHECK_EQ(get(other, NULL), 13);
-    weft_watch_drop(other);
+    weft_watch_unref(other);
 }
 
 static void watch_borrowed_value_does_not_change(void)
@@ -148,7 +148,7 @@ static void watch_borrowed_value_does_not_change(void)
     for (int i = 5; i >= 0; i--) {
         weft_watch_return(watch, borrowed[i]);
     }
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
 }
 
 static void watch_without_memory_changes_nothing(void)
@@ -158,7 +158,7 @@ static void watch_without_memory_changes_nothing(void)
         weft_watch *watch = NULL;
         const struct value value = value_of(1);
         faults_begin(&faults);
-        const int rc = weft_watch_open(&watch, sizeof(value), &value);
+        const int rc = weft_watch_new(&watch, sizeof(value), &value);
         const void *borrowed = weft_watch_borrow(watch, NULL);
         const int rc_set = watch != NULL ? set(watch, 2) : rc;
         const int rc_modify = watch != NULL ? weft_watch_modify(watch, add_one, NULL) : rc;
@@ -172,7 +172,7 @@ static void watch_without_memory_changes_nothing(void)
         }
         faults.refused += rc != 0 || rc_set != 0 || rc_modify != 1 ? 1 : 0;
         weft_watch_return(watch, borrowed);
-        weft_watch_drop(watch);
+        weft_watch_unref(watch);
     }
     CHECK(faults.refused >= 6);
 }
@@ -244,7 +244,7 @@ static void watch_while_it_changes(weft_runtime *runtime, const struct setting *
     for (int i = 0; i < 4; i++) {
         CHECK_EQ(watchers[i].last, 401);
     }
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
 }
 
 static void watch_waiters_see_complete_values_and_the_last(void)
@@ -265,24 +265,24 @@ static intptr_t end_the_waits(void *arg)
     weft_watch *watch = watch_of(1);
     weft_task *tasks[MANY_TASKS];
     weft_task *task = go(wait_for_version, watch);
-    wait_for_state(task, WEFT_BLOCKED);
+    wait_for_state(task, WEFT_TASK_BLOCKED);
     CHECK_EQ(info_of(task).wait, WEFT_WAIT_RECEIVE);
     CHECK(info_of(task).wait_object == watch);
     CHECK_EQ(weft_cancel(task), 0);
     CHECK_EQ(weft_await(task), -ECANCELED);
-    weft_deadline(weft_in(WEFT_MILLISECOND));
+    weft_deadline_set(weft_time_after(WEFT_MILLISECOND));
     CHECK_EQ(wait_for_version(watch), -ETIMEDOUT);
     CHECK_EQ(wait_for_version(watch), -ETIMEDOUT);
-    weft_deadline(WEFT_NEVER);
+    weft_deadline_set(WEFT_NEVER);
     for (int i = 0; i < MANY_TASKS; i++) {
         tasks[i] = go(wait_for_version, watch);
     }
     for (int i = 0; i < MANY_TASKS; i++) {
-        wait_for_state(tasks[i], WEFT_BLOCKED);
+        wait_for_state(tasks[i], WEFT_TASK_BLOCKED);
     }
     CHECK_EQ(set(watch, 5), 0);
     CHECK_EQ(weft_await_all(tasks, MANY_TASKS, NULL), 0);
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
     return 0;
 }
 
@@ -293,7 +293,7 @@ static void watch_wait_ends_by_set_cancel_and_deadline(void)
 
 static intptr_t wait_shielded(void *arg)
 {
-    CHECK_EQ(weft_shield(1), 0);
+    CHECK_EQ(weft_shield_begin(), 0);
     (void)wait_for_version(arg);
     tap_fail(__FILE__, __LINE__, "resumed after a forced close");
 }
@@ -305,11 +305,11 @@ static void watch_forced_close_removes_the_waiter(void)
         weft_watch *watch = watch_of(1);
         CHECK_EQ(weft_runtime_open(&runtime, &tour.options), 0);
         weft_task *task = go_into(runtime, wait_shielded, watch);
-        wait_for_state(task, WEFT_BLOCKED);
+        wait_for_state(task, WEFT_TASK_BLOCKED);
         CHECK_EQ(weft_runtime_close(runtime, 0), -ETIMEDOUT);
         CHECK_EQ(weft_await(task), -ECANCELED);
         CHECK_EQ(set(watch, 2), 0); /* no task waits */
-        weft_watch_drop(watch);
+        weft_watch_unref(watch);
     }
 }
 
@@ -349,7 +349,7 @@ static void watch_modify_whose_function_never_returns_frees_its_copy(void)
     CHECK_EQ(weft_run(await_failed_modify, watch, NULL), 0);
     abandon_in_yield(modify_and_yield, watch);
     CHECK_EQ(weft_watch_modify(watch, add_one, NULL), 1);
-    weft_watch_drop(watch);
+    weft_watch_unref(watch);
     CHECK_EQ(blocks_out(), at_first);
 }
 

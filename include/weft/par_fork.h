@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weft/fork.h - fork-join at the cost of a few instructions, for work that divides itself.
+ * weft/par_fork.h - fork-join at the cost of a few instructions, for work that divides itself.
  *
- *     weft_fork left;
- *     weft_fork_go(&left, sort_half, &lower);      may run on another worker from here on
+ *     weft_par_fork left;
+ *     weft_par_fork_go(&left, sort_half, &lower);      may run on another worker from here on
  *     sort_half(&upper);
- *     intptr_t result = weft_fork_join(&left);     runs it here, unless a thief took it
+ *     intptr_t result = weft_par_fork_join(&left);     runs it here, unless a thief took it
  *
  * The record lies in the caller's frame; nothing is allocated and nothing can fail.  Forks must be
  * joined in reverse order, each once, before the frame is left; a violation that a check detects
@@ -22,70 +22,70 @@
  *           run in: the task that forked it, or a new one.
  * Pinning:  forks of a pinned task, or of a task with its own rounding mode, run in that task.  If
  *           a pinned task is suspended, its forks become tasks pinned to the same thread.
- * Outside:  on a non-worker thread and in a poll task, weft_fork_go runs the fork at once.
+ * Outside:  on a non-worker thread and in a poll task, weft_par_fork_go runs the fork at once.
  */
-#ifndef WEFT_FORK_H
-#define WEFT_FORK_H
+#ifndef WEFT_PAR_FORK_H
+#define WEFT_PAR_FORK_H
 
 #include <weft/types.h>
 
 WEFT_BEGIN
 
 /* The forks of one task that are not joined yet. */
-typedef struct weft_forks weft_forks;
+typedef struct weft_par_forks weft_par_forks;
 
 /* All fields are private. */
-typedef struct weft_fork {
+typedef struct weft_par_fork {
     weft_fn fn;
     void *arg;
-    struct weft_fork *older;
-    struct weft_fork *newer;
-    weft_forks *forks;
+    struct weft_par_fork *older;
+    struct weft_par_fork *newer;
+    weft_par_forks *forks;
     weft_task *task;
     intptr_t result;
     uint32_t place;
     uint32_t reserved;
-} weft_fork;
+} weft_par_fork;
 
 /* Forks fn(arg): another worker may run it from here on.  Never waits.  The record must stay in
- * place until weft_fork_join. */
-WEFT_API void weft_fork_go(weft_fork *fork, weft_fn fn, void *arg);
+ * place until weft_par_fork_join. */
+WEFT_API void weft_par_fork_go(weft_par_fork *fork, weft_fn fn, void *arg);
 
 /* Joins the newest fork that is not joined yet, which `fork` must be, and returns its result.  May
  * suspend the task, or run the fork as a plain call. */
-static inline intptr_t weft_fork_join(weft_fork *fork);
+static inline intptr_t weft_par_fork_join(weft_par_fork *fork);
 
 /* ---- private from here on -------------------------------------------------------------------- */
 
-/* The slow path of weft_fork_join: a thief has requested forks, or took this one. */
-WEFT_API intptr_t weft_fork_join_slow(weft_forks *forks, weft_fork *fork);
+/* The slow path of weft_par_fork_join: a thief has requested forks, or took this one. */
+WEFT_API intptr_t weft_par_fork_join_slow(weft_par_forks *forks, weft_par_fork *fork);
 
-/* The part of weft_forks that is used inline. */
-struct weft_forks_front {
-    weft_fork *newest;
-    weft_fork *marked;
-    void *hidden[14];
-    uint32_t asked;
+/* The part of weft_par_forks that is used inline. */
+struct weft_par_forks_front {
+    weft_par_fork *newest;
+    weft_par_fork *marked;
+    void *opaque[14];
+    uint32_t requested;
 };
 
-static inline struct weft_forks_front *weft_forks_front_of(weft_forks *forks)
+static inline struct weft_par_forks_front *weft_par_forks_front_of(weft_par_forks *forks)
 {
-    return (struct weft_forks_front *)(void *)forks;
+    return (struct weft_par_forks_front *)(void *)forks;
 }
 
-static inline bool weft_forks_is_asked(weft_forks *forks)
+static inline bool weft_par_forks_is_requested(weft_par_forks *forks)
 {
     return __builtin_expect(
-        __atomic_load_n(&weft_forks_front_of(forks)->asked, __ATOMIC_RELAXED) != 0, 0);
+        __atomic_load_n(&weft_par_forks_front_of(forks)->requested, __ATOMIC_RELAXED) != 0, 0);
 }
 
-static inline intptr_t weft_fork_join(weft_fork *fork)
+static inline intptr_t weft_par_fork_join(weft_par_fork *fork)
 {
-    struct weft_forks_front *front = weft_forks_front_of(fork->forks);
-    if (weft_forks_is_asked(fork->forks) || __builtin_expect(front->marked == fork, 0) ||
+    struct weft_par_forks_front *front = weft_par_forks_front_of(fork->forks);
+    if (weft_par_forks_is_requested(fork->forks) || __builtin_expect(front->marked == fork, 0) ||
         __builtin_expect(front->newest != fork,
                          0)) { /* not the newest fork: a violation, which the slow path reports */
-        return weft_fork_join_slow(fork->forks, fork);
+        return weft_par_fork_join_slow(fork->forks, fork);
     }
     front->newest = fork->older;
     return fork->fn(fork->arg);
