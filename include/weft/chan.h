@@ -201,8 +201,8 @@ WEFT_API int weft_watch_set(weft_watch *watch, const void *value);
 
 /*
  * Replaces the value by what fn makes of a copy of it.  If another caller replaces the value
- * meanwhile, fn is called again with a copy of the new one.  So fn may be called several times, may
- * wait, and must change nothing except the copy.
+ * meanwhile, fn is called again with a copy of the new one.  So fn may be called several times and
+ * must change nothing except the copy.  It may wait: no lock is held while it runs.
  *
  * 1         fn returned true: the copy is the new value
  * 0         fn returned false: nothing has changed

@@ -2,10 +2,11 @@
 /*
  * weft/signals.h - signals as events that tasks wait for, and the graceful shutdown of a server.
  *
- * Weft installs no handler.  A signal that a task waits for must be blocked in every thread of the
- * process; the kernel then keeps the signal pending until a task or thread takes it.  The threads
- * of a runtime block all signals (except those that report a fault of the thread itself).  For the
- * other threads there is one rule:
+ * Weft installs no handler for these signals (only for SIGSEGV and SIGBUS, to report the overflow
+ * of a stack).  A signal that a task waits for must be blocked in every thread of the process; the
+ * kernel then keeps the signal pending until a task or thread takes it.  The threads of a runtime
+ * block all signals (except those that report a fault of the thread itself).  For the other threads
+ * there is one rule:
  *
  *     weft_signals_block(&set) at the beginning of main, before any other thread is started.
  *

@@ -256,9 +256,10 @@ typedef int64_t wf_deque_diff;
 #define WF_BACKOFF_MAX 64u
 #endif
 
-/* Granted tasks that one call collects before it wakes them.  The call takes the lock of the wait
- * queue once for all of them, and the woken tasks do not contend for that lock.  A call that grants
- * more tasks than this wakes each full batch before it collects the next. */
+/* Granted tasks that one call collects and wakes after it has released the lock of the wait queue:
+ * it takes the lock once for all of them, and they do not contend for it.  A call that grants more
+ * tasks than this wakes each full batch before it collects the next; wf_wakes_add does that with
+ * the lock held. */
 #define WF_WAKES_MAX 16u
 
 /* Build option for tests.  A parked worker wakes up after this time and checks for work for which

@@ -352,8 +352,8 @@ static ssize_t step_by_buffer(struct copy *copy)
 static int copy_all(struct copy *copy, size_t limit)
 {
     struct weft_task *self = copy->to.op.self;
-    while (copy->done <
-           limit) { /* ends: each iteration moves a byte, clears `call`, or is the last */
+    /* ends: each iteration moves a byte, clears `call`, or is the last */
+    while (copy->done < limit) {
         copy->step_size = limit - copy->done < STEP_SIZE ? limit - copy->done : STEP_SIZE;
         int rc = self != NULL ? wf_interrupted(self) : 0;
         if (rc != 0) {

@@ -110,8 +110,9 @@ static void poller_poll(struct wf_driver *driver, struct wf_worker *worker)
     int limit = poller->events_max < WF_POLLER_BATCH ? poller->events_max : WF_POLLER_BATCH;
     limit = worker != NULL ? poll_limit(worker, limit) : limit;
     const int count = wf_epoll_wait(poller, events, limit, 0);
-    /* A worker became the leader after this one had checked that there is none: the wake-up was for
-     * the leader.  relaxed: the leader's store came before the wake-up that the kernel reported. */
+    /* If there is a leader now, it became the leader after this worker had checked that there was
+     * none, and the wake-up was meant for it: this worker wakes it again.  relaxed: the leader's
+     * store came before the wake-up that the kernel reported. */
     if (dispatch_events(poller, events, count) && worker != NULL &&
         wf_load_relaxed(&worker->runtime->has_leader) != 0) {
         wf_epoll_wake(poller);

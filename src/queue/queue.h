@@ -103,8 +103,8 @@ struct wf_ring {
     alignas(WF_CACHE_LINE) struct wf_node *slots[WF_RING_CAPACITY];
 };
 
-/* [owner]  Takes over a batch that the ring has no room for: its oldest half, oldest first, or the
- * new item alone. */
+/* [owner]  Takes over what a full ring gives up, as one batch: the oldest half of the ring, oldest
+ * first, or the new item alone. */
 typedef void (*wf_overflow_fn)(void *context, struct wf_chain *batch);
 
 /* [owner]  Before the ring is shared. */

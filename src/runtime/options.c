@@ -314,7 +314,7 @@ static int fill_rest(const struct error_text *error, weft_runtime_options *optio
     return rc;
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): option_error writes there */
+/* NOLINTNEXTLINE(readability-non-const-parameter): option_error writes to `text` */
 int wf_options_fill(weft_runtime_options *out, const weft_runtime_options *options, char *text,
                     size_t text_size)
 {

@@ -57,7 +57,8 @@ static int64_t tick_clock(struct wf_worker *worker)
     return slice_ns;
 }
 
-/* [owner]  Whether the global queue goes first in this tick; plans the next look at the clock. */
+/* [owner]  After a reading of the clock: plans the next one.  Returns whether the global queue goes
+ * before the run queue in this tick. */
 static bool tick_plan(struct wf_worker *worker, int64_t slice_ns)
 {
     struct wf_tick *tick = &worker->tick;

@@ -38,8 +38,8 @@ struct wf_timer_summary {
 /* [opener, monitor]  No timer is set. */
 void wf_timers_init(struct wf_timers *timers, int64_t now_ns);
 void wf_timer_summary_init(struct wf_timer_summary *timer_summary);
-/* [the task]  Sets the timer, which must not be set: it wakes the task at this time or soon after,
- * not before. */
+/* [the task]  Sets a timer that is not set yet.  It wakes the task at `at_ns` or soon after, not
+ * before. */
 void wf_task_timer_set(struct wf_task_timer *timer, struct weft_task *self, int64_t at_ns);
 /* [the task, closer]  Cancels the timer; its memory is the caller's again, and a wake that is on
  * its way may still come.  Does nothing if the timer is not set, or all zeros. */

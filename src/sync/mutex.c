@@ -11,9 +11,12 @@
  *   0       --lock: CAS-->    holder            uncontended: one step to lock ...
  *   holder  --unlock: CAS-->  0                 ... and one to unlock
  *   flags   --lock: CAS-->    holder | flags    the caller overtakes the waiters
- *   holder | WAITERS         --unlock-->  WAITERS | WOKEN     the first waiter retries
- *   holder | WAITERS | WOKEN --unlock-->  WAITERS | WOKEN
- *   holder | HANDOVER        --unlock-->  the first waiter | WAITERS
+ *   holder | WAITERS             --unlock-->       WOKEN (| WAITERS)   the first waiter retries
+ *   holder | WOKEN (| WAITERS)   --unlock: CAS-->  WOKEN (| WAITERS)   no other waiter is woken
+ *   holder | WAITERS | HANDOVER  --unlock-->       the first waiter (| WAITERS)
+ *
+ * (| WAITERS): only if more waiters are queued.  If all waiters have left, an unlock clears WAITERS
+ * and HANDOVER.
  *
  * Flags change only under the lock of the queue, except WOKEN: the woken waiter clears it in the
  * step that locks.  HANDOVER is never set without a holder, so the waiter is not overtaken again.

@@ -5,8 +5,8 @@
  * The word is the number of readers, or the writer, and a bit that says that there are waiters.
  * Without waiters, each call is one compare-and-exchange.  The bit sends all callers through the
  * lock of the queue, and only the holder of that lock then changes the word.  A waiter sets the bit
- * in the step that finds the lock taken.  The bit is cleared when the last waiter is granted or
- * leaves.
+ * in the step that finds the readers-writer lock taken.  The bit is cleared when the last waiter is
+ * granted or leaves.
  *
  * Waiters are served in the order of their arrival.  A waiting writer keeps later readers waiting,
  * so readers do not starve it.  Readers that wait between two writers are granted together, so

@@ -70,8 +70,9 @@ static void watch_spend(void)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* [locked]  Keeps a block that has no users.  Returns a block that the caller must free after it
- * has released the lock, or NULL. */
+/* [locked]  Keeps this block, which is not borrowed, as the unused one, and returns NULL.  If there
+ * is an unused one already, returns the block: the caller must free it after it has released the
+ * lock. */
 static struct block *watch_keep_block(struct weft_watch *watch, struct block *block)
 {
     if (watch->unused == NULL) {
