@@ -19,7 +19,7 @@ import tap
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("WEFT_TEST_BUILD", os.path.join(ROOT, "build", "dev"))
 LINES_MAX = 80
-README_LINES_MAX = 12
+README_LINES_MAX = 35
 
 
 def read(path):

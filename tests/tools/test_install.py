@@ -17,7 +17,7 @@ import tap
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("WEFT_TEST_BUILD", os.path.join(ROOT, "build", "dev"))
 HELLO = os.path.join(ROOT, "examples", "hello.c")
-OUTPUT = "hello from 65536 tasks\n"
+OUTPUT = "10000 tasks have slept for a second\n"
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
 find_package(weft 0.1 REQUIRED)
