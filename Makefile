@@ -2,7 +2,7 @@
 # The targets for developers; `make help` lists them.  CMakeLists.txt says how to build, and
 # tools/setup.sh which packages each target needs.
 .DEFAULT_GOAL := build
-.PHONY: help run build install test stress marks asan tsan hostile wakeups clang aarch64 valgrind \
+.PHONY: help run build install uninstall dist test stress marks asan tsan hostile wakeups clang aarch64 valgrind \
 	cov model-build model fuzz bench bench-peers promises tidy lint format format-check check-all clean
 
 JOBS ?= $(shell nproc)
@@ -38,25 +38,37 @@ help: ## print this list
 
 run: ## demonstrations: a server beside CPU hogs, a million tasks beside threads, an image
 	@tools/setup.sh build
-	@$(call preset,release,crowded demo mandelbrot)
+	@$(call preset,release,weft_example_crowded weft_example_demo weft_example_mandelbrot)
 	@build/release/crowded && echo
 	@build/release/demo
 	@build/release/mandelbrot build/mandelbrot.ppm
 
 build: ## build the library and the tests, with assertions
-	@tools/setup.sh build
-	@tools/setup.sh --try uring
+	@tools/setup.sh --check build
 	@$(call preset,dev)
 
-install: ## install library and headers into PREFIX (/usr/local), below DESTDIR
-	@tools/setup.sh build
-	@tools/setup.sh --try uring
-	@$(call preset,release,weft)
+install: ## install libraries and headers into PREFIX (/usr/local), below DESTDIR
+	@tools/setup.sh --check build
+	@$(call preset,release,weft weft_shared)
 	@cmake --install build/release --prefix $(PREFIX)
 
-test: build ## run all tests; the last line is the summary
+uninstall: ## remove what the last `make install` of this tree copied
+	@[ -f build/release/install_manifest.txt ] || { echo "nothing was installed from here" >&2; exit 1; }
+	@while read -r file || [ -n "$$file" ]; do rm -fv "$(DESTDIR)$$file"; done \
+		<build/release/install_manifest.txt
+	@rm build/release/install_manifest.txt
+
+dist: ## write the sources of the last commit to build/weft-VERSION.tar.gz
+	@mkdir -p build; version=$$(sed -n 's/^project(weft VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt); \
+	git archive --format=tar.gz --prefix="weft-$$version/" -o "build/weft-$$version.tar.gz" HEAD && \
+		echo "build/weft-$$version.tar.gz"
+
+test: ## run all tests; the last line is the summary
+	@tools/setup.sh build
+	@tools/setup.sh --try uring
 	@tools/setup.sh --try test install http
 	@tools/setup.sh --try stacks
+	@$(call preset,dev)
 	@tests/run.sh --all build/dev
 
 stress: build ## run the long tests: millions of items, fibers and tasks (also under TSan)

@@ -24,13 +24,13 @@ target_link_libraries(bench_load PRIVATE weft_flags)
 add_dependencies(bench_io bench_load)
 
 get_property(list GLOBAL PROPERTY WEFT_BENCH_LIST)
-file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/bench.list CONTENT "${list}")
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/bench.list CONTENT "${list}")
 
 # Rows that only peer programs implement.  Not in the list: it measures nothing of Weft.
 add_executable(bench_peers bench/bench_peers.c)
 target_link_libraries(bench_peers PRIVATE weft_bench weft_flags)
 
 # The peer programs: Go, Tokio and others.  bench/peers/build.sh skips what it cannot build.
-add_custom_target(peers
-  COMMAND ${CMAKE_SOURCE_DIR}/bench/peers/build.sh ${CMAKE_SOURCE_DIR}/build/peers
+add_custom_target(weft_peers
+  COMMAND ${PROJECT_SOURCE_DIR}/bench/peers/build.sh ${PROJECT_SOURCE_DIR}/build/peers
   SOURCES bench/peers/tbb.cc bench/peers/fiber.cc bench/peers/libuv.c)

@@ -15,7 +15,7 @@ endfunction()
 weft_fuzz(fuzz_address tests/fuzz/fuzz_address.c)
 weft_fuzz(fuzz_buffer tests/fuzz/fuzz_buffer.c)
 weft_fuzz(fuzz_http tests/fuzz/fuzz_http.c)
-target_include_directories(fuzz_http PRIVATE ${CMAKE_SOURCE_DIR}) # it includes examples/http.h
+target_include_directories(fuzz_http PRIVATE ${PROJECT_SOURCE_DIR}) # it includes examples/http.h
 
 get_property(list GLOBAL PROPERTY WEFT_FUZZ_LIST)
-file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/fuzz.list CONTENT "${list}")
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/fuzz.list CONTENT "${list}")

@@ -9,9 +9,13 @@ configure_package_config_file(cmake/weft-config.cmake.in weft-config.cmake
   INSTALL_DESTINATION ${WEFT_CMAKE_DIR})
 write_basic_package_version_file(weft-config-version.cmake COMPATIBILITY SameMinorVersion)
 
-install(TARGETS weft EXPORT weft-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+set(targets weft)
+if(WEFT_SHARED)
+  list(APPEND targets weft_shared)
+endif()
+install(TARGETS ${targets} EXPORT weft-targets DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
-install(FILES ${CMAKE_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(EXPORT weft-targets NAMESPACE weft:: DESTINATION ${WEFT_CMAKE_DIR})
-install(FILES ${CMAKE_BINARY_DIR}/weft-config.cmake ${CMAKE_BINARY_DIR}/weft-config-version.cmake
+install(FILES ${PROJECT_BINARY_DIR}/weft-config.cmake ${PROJECT_BINARY_DIR}/weft-config-version.cmake
   DESTINATION ${WEFT_CMAKE_DIR})

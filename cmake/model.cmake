@@ -92,4 +92,4 @@ weft_model(model_trace tests/model/model_trace.c src/trace/ring.c src/os/lock.c)
 weft_model(model_registry tests/model/model_registry.c src/fiber/registry.c src/os/lock.c)
 
 get_property(list GLOBAL PROPERTY WEFT_MODEL_LIST)
-file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/model.list CONTENT "${list}")
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/model.list CONTENT "${list}")

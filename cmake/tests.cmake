@@ -2,9 +2,17 @@
 add_library(weft_tap STATIC tests/tap.c tests/step.c)
 target_include_directories(weft_tap PUBLIC tests PRIVATE src)
 target_link_libraries(weft_tap PUBLIC weft PRIVATE weft_flags)
-target_compile_definitions(weft_tap PRIVATE WEFT_STACKS="${CMAKE_SOURCE_DIR}/tests/stacks.sh")
+target_compile_definitions(weft_tap PRIVATE WEFT_STACKS="${PROJECT_SOURCE_DIR}/tests/stacks.sh")
 
 set(WEFT_TEST_LIST "")
+
+# weft_ctest(name command...): makes a test known to ctest, which judges it by its exit status.
+# `make test` also repeats late checks of elapsed time, counts single tests and checks the marks.
+function(weft_ctest name)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900
+    ENVIRONMENT "WEFT_TEST_BUILD=${PROJECT_BINARY_DIR}")
+endfunction()
 
 # Adds a test program, and its path to the list that tests/run.sh reads.
 function(weft_tap_program list name)
@@ -17,6 +25,7 @@ endfunction()
 # weft_test(name source...): a unit-test program that `make test` runs.
 function(weft_test name)
   weft_tap_program(WEFT_TEST_LIST ${name} ${ARGN})
+  weft_ctest(${name} $<TARGET_FILE:${name}>)
 endfunction()
 
 # weft_io_test(name source...): a unit-test program that `make test` runs with epoll, and a second
@@ -24,10 +33,11 @@ endfunction()
 function(weft_io_test name)
   weft_test(${name} ${ARGN})
   if(WEFT_HAS_URING)
-    file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/${name}.uring
+    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/${name}.uring
       CONTENT "#!/bin/sh\nWEFT_IO=uring exec $<TARGET_FILE:${name}> \"$@\"\n"
       FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
-    set_property(GLOBAL APPEND_STRING PROPERTY WEFT_TEST_LIST "${CMAKE_BINARY_DIR}/${name}.uring\n")
+    set_property(GLOBAL APPEND_STRING PROPERTY WEFT_TEST_LIST "${PROJECT_BINARY_DIR}/${name}.uring\n")
+    weft_ctest(${name}.uring ${PROJECT_BINARY_DIR}/${name}.uring)
   endif()
 endfunction()
 
@@ -39,7 +49,9 @@ endfunction()
 # weft_test_script(path): a test program in Python that `make test` runs.  It is in the list also
 # without Python; tests/run.sh then reports it as skipped.
 function(weft_test_script path)
-  set_property(GLOBAL APPEND_STRING PROPERTY WEFT_TEST_LIST "${CMAKE_SOURCE_DIR}/${path}\n")
+  set_property(GLOBAL APPEND_STRING PROPERTY WEFT_TEST_LIST "${PROJECT_SOURCE_DIR}/${path}\n")
+  get_filename_component(name ${path} NAME)
+  weft_ctest(${name} ${PROJECT_SOURCE_DIR}/${path})
 endfunction()
 
 weft_test_script(tests/tools/test_scripts.py) # first: it takes the longest
@@ -88,7 +100,7 @@ weft_test(test_misuse tests/unit/obs/test_misuse.c)
 weft_test(test_order tests/unit/sched/test_order.c)
 weft_test(test_search tests/unit/sched/test_search.c)
 weft_test(test_steps tests/unit/sched/test_steps.c)
-target_compile_definitions(test_steps PRIVATE WEFT_ARCHITECTURE="${CMAKE_SOURCE_DIR}/ARCHITECTURE.md")
+target_compile_definitions(test_steps PRIVATE WEFT_ARCHITECTURE="${PROJECT_SOURCE_DIR}/ARCHITECTURE.md")
 weft_test(test_reactor tests/unit/sched/test_reactor.c)
 weft_test(test_loops tests/unit/par/test_loops.c)
 weft_test(test_sort tests/unit/par/test_sort.c)
@@ -134,9 +146,9 @@ weft_test(test_select_stress tests/unit/sync/test_select_stress.c)
 weft_test(test_watch tests/unit/sync/test_watch.c)
 
 weft_test(test_address tests/unit/net/test_address.c tests/fuzz/fuzz_address.c)
-target_compile_definitions(test_address PRIVATE WEFT_CORPUS="${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/address")
+target_compile_definitions(test_address PRIVATE WEFT_CORPUS="${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/address")
 weft_io_test(test_buffer tests/unit/net/test_buffer.c tests/fuzz/fuzz_buffer.c)
-target_compile_definitions(test_buffer PRIVATE WEFT_CORPUS="${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/buffer")
+target_compile_definitions(test_buffer PRIVATE WEFT_CORPUS="${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/buffer")
 weft_io_test(test_files tests/unit/io/test_file.c)
 weft_io_test(test_listen tests/unit/net/test_listen.c)
 weft_io_test(test_signal tests/unit/io/test_signal.c)
@@ -167,8 +179,8 @@ if(WEFT_EXAMPLES)
   weft_test_script(tests/tools/test_examples.py)
   weft_test_script(tests/tools/test_http.py)
   weft_test(test_http tests/unit/examples/test_http.c tests/fuzz/fuzz_http.c)
-  target_include_directories(test_http PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_definitions(test_http PRIVATE WEFT_CORPUS="${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/http")
+  target_include_directories(test_http PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(test_http PRIVATE WEFT_CORPUS="${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/http")
 endif()
 weft_test_script(tests/tools/test_install.py)
 weft_test_script(tests/tools/test_promises.py)
@@ -180,6 +192,6 @@ if(WEFT_BENCH)
 endif()
 
 get_property(list GLOBAL PROPERTY WEFT_TEST_LIST)
-file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${list}")
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/tests.list CONTENT "${list}")
 get_property(list GLOBAL PROPERTY WEFT_STRESS_LIST)
-file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/stress.list CONTENT "${list}")
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/stress.list CONTENT "${list}")

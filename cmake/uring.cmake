@@ -2,7 +2,7 @@
 # check compiles a program, since pkg-config may describe the host instead of the target machine.
 option(WEFT_URING "use io_uring, if liburing is installed" ON)
 set(WEFT_HAS_URING FALSE)
-set(WEFT_PC_URING "")
+set(WEFT_PC_PRIVATE "")
 if(WEFT_URING)
   find_package(PkgConfig QUIET)
   if(PkgConfig_FOUND)
@@ -21,7 +21,7 @@ if(WEFT_URING)
   endif()
   if(URING_FOUND AND URING_LINKS)
     set(WEFT_HAS_URING TRUE)
-    set(WEFT_PC_URING " -luring") # in Libs: users of an archive must link its private libraries too
+    set(WEFT_PC_PRIVATE "liburing")
     target_compile_definitions(weft_flags INTERFACE WF_URING)
   endif()
 endif()

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Installs the packages that a make target needs.
-#   tools/setup.sh [--try] TARGET...    TARGET: a word of the first column below, or `all`
+#   tools/setup.sh [--try | --check] TARGET...    TARGET: a word of the first column below, or `all`
 # Prints nothing if no package is missing.  Otherwise the script installs the missing packages if it
 # runs as root on a Debian system; for other users it prints the command to type and exits with 1.
+# With --check, or if WEFT_NO_INSTALL is 1, it never installs a package.
 # --try is for targets that also work without the packages, as `make test` does: the exit status is
 # always 0, and the script does not repeat an installation that failed before.
 set -u
@@ -11,7 +12,7 @@ cd "$(dirname "$0")/.." || exit 2
 
 # target    command, or file     package
 needs='
-build       gcc                  gcc
+build       COMPILER             gcc
 build       cmake                cmake
 build       /usr/include/stdio.h libc6-dev
 uring       pkg-config           pkgconf
@@ -39,17 +40,24 @@ aarch64     qemu-aarch64         qemu-user
 '
 
 is_optional=no
-if [ "${1-}" = --try ]; then
+may_install=yes
+[ "${WEFT_NO_INSTALL-}" != 1 ] || may_install=no
+case ${1-} in
+--try)
     is_optional=yes
-    shift
-fi
+    shift ;;
+--check)
+    may_install=no
+    shift ;;
+esac
 if [ $# -eq 0 ]; then
-    echo "usage: tools/setup.sh [--try] TARGET..." >&2
+    echo "usage: tools/setup.sh [--try | --check] TARGET..." >&2
     exit 2
 fi
 
 is_there() {
     case $1 in
+    COMPILER) command -v "${CC:-cc}" >/dev/null ;;
     /*) ls $1 >/dev/null 2>&1 ;; # unquoted: the name may be a pattern
     *) command -v "$1" >/dev/null ;;
     esac
@@ -82,7 +90,7 @@ install() {
 
 mkdir -p build
 tried=build/setup.tried
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+if [ $may_install = yes ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     if [ $is_optional = no ] || ! grep -qx "$missing" "$tried" 2>/dev/null; then
         echo "installing $missing" >&2
         install >build/setup.log 2>&1 && exit 0
@@ -90,10 +98,14 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         tail -n 3 build/setup.log >&2
     fi
 fi
-sudo=
-[ "$(id -u)" = 0 ] || sudo='sudo '
+command="apt-get install --no-install-recommends $missing"
+if [ "$(id -u)" != 0 ] && command -v sudo >/dev/null; then
+    command="sudo $command"
+elif [ "$(id -u)" != 0 ]; then
+    command="$command      (as root)"
+fi
 echo "missing: $missing" >&2
-echo "type:    ${sudo}apt-get install --no-install-recommends $missing" >&2
+echo "type:    $command" >&2
 [ $is_optional = yes ] || exit 1
 case " $* " in
 *" uring "*) echo "optional: without it all I/O uses epoll" >&2 ;;

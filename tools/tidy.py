@@ -519,7 +519,7 @@ def misplaced_in_tables(tree, file):
 
 def known_names(tree):
     """Every weft and wf name in the code.  Code that uses an undefined name does not build."""
-    files = list(tree.under("src", "include", "tests", "bench", "examples",
+    files = list(tree.under("src", "include", "tests", "bench", "examples", "tools",
                             endings=(".c", ".h", ".S", ".sh")))
     files += tree.build_files()
     files += [tree.file(path) for path in ("Makefile", "CMakePresets.json") if path in tree.paths]

@@ -14,7 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Exported by the shared library, and hidden in the archive. */
+#ifdef WF_HIDDEN_API
+#define WEFT_API __attribute__((visibility("hidden")))
+#else
 #define WEFT_API __attribute__((visibility("default")))
+#endif
 
 #ifdef __cplusplus
 #define WEFT_BEGIN extern "C" {

@@ -10,10 +10,6 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
-#define WEFT_VERSION_MAJOR 0
-#define WEFT_VERSION_MINOR 1
-#define WEFT_VERSION_PATCH 0
-
 #include <weft/blocking.h>
 #include <weft/buffer.h>
 #include <weft/chan.h>
@@ -32,5 +28,6 @@
 #include <weft/task.h>
 #include <weft/time.h>
 #include <weft/types.h>
+#include <weft/version.h>
 
 #endif

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "runtime/runtime.h"
+#include "weft/version.h"
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
@@ -469,4 +470,9 @@ weft_runtime *weft_runtime_self(void)
 unsigned weft_runtime_workers(const weft_runtime *runtime)
 {
     return runtime != NULL ? runtime->worker_count : 0;
+}
+
+int weft_version(void)
+{
+    return WEFT_VERSION;
 }

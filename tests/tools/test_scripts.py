@@ -540,11 +540,31 @@ class Setup(ScriptCase):
         self.assertEqual(self.setup("tidy", "format", path=path), (0, ""))
 
     def test_setup_prints_the_command_for_a_user(self):
-        path = self.setup_machine("", user=1000)
+        path = self.setup_machine("sudo", user=1000)
         self.assertEqual(self.setup("tidy", "test", "format", path=path), (
             1, "missing: clang-format-14 python3\n"
                "type:    sudo apt-get install --no-install-recommends clang-format-14 python3\n"))
         self.assertFalse(os.path.exists(self.apt_log))
+
+    def test_setup_prints_the_command_for_a_user_without_sudo(self):
+        path = self.setup_machine("", user=1000)
+        self.assertEqual(self.setup("tidy", path=path), (
+            1, "missing: python3\n"
+               "type:    apt-get install --no-install-recommends python3      (as root)\n"))
+
+    def test_setup_installs_nothing_if_told_so(self):
+        path = self.setup_machine("", user=0)
+        told = (1, "missing: python3\ntype:    apt-get install --no-install-recommends python3\n")
+        self.assertEqual(self.setup("--check", "tidy", path=path), told)
+        run = self.call("tools/setup.sh", "tidy", PATH=path, WEFT_NO_INSTALL="1")
+        self.assertEqual((run.returncode, run.stdout + run.stderr), told)
+        self.assertFalse(os.path.exists(self.apt_log))
+
+    def test_setup_accepts_the_compiler_that_CC_names(self):
+        path = self.setup_machine("cmake clang", user=1000)
+        self.assertIn("missing: gcc", self.setup("build", path=path)[1])
+        run = self.call("tools/setup.sh", "build", PATH=path, CC="clang")
+        self.assertEqual((run.returncode, run.stdout + run.stderr), (0, ""))
 
     def test_setup_prints_the_command_for_root_without_apt(self):
         path = self.setup_machine("", user=0, apt=None)
@@ -575,7 +595,7 @@ class Setup(ScriptCase):
             self.assertEqual(log.read(), "-q update\n")
 
     def test_setup_try_succeeds_without_gdb(self):
-        path = self.setup_machine("", user=1000)
+        path = self.setup_machine("sudo", user=1000)
         self.assertEqual(self.setup("--try", "stacks", path=path), (
             0, "missing: gdb\n"
                "type:    sudo apt-get install --no-install-recommends gdb\n"
