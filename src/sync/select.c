@@ -6,7 +6,9 @@
  * them no channel case can become ready or cease to be.  It checks the cases in a random order, and
  * the first case that can run does: each ready case has the same chance.  If none can run, the
  * select puts a node for each case into its channel before it releases the locks, so that each
- * later peer finds the node.  A select never meets itself: while it checks, it is in no queue.
+ * later peer finds the node.  The nodes are queued in the same random order, since a later peer
+ * claims the first node of its channel.  A select never meets itself: while it checks, it is in no
+ * queue.
  *
  * The nodes share a selection, which is won once: by a sender, receiver or closer that claims a
  * node (waitq.c), by a task that ends (join.c), or by the select itself, if its time has come or it
@@ -49,8 +51,8 @@ struct select {
     struct arm *arms;         /* by case */
     struct weft_chan **chans; /* all channels of the cases, each once, by address */
     uint32_t chan_count;
-    uint32_t *order; /* in which cases are checked */
-    int32_t timer;   /* the earliest time case; NO_CASE: none */
+    uint32_t *order; /* in which cases are checked and queued */
+    int32_t timer;   /* the earliest time case, of equal ones the first in order; NO_CASE: none */
     weft_time at;    /* its time; WEFT_NEVER: none */
     bool has_events; /* some case is an event */
 };
@@ -334,10 +336,11 @@ static void select_abandon(struct wf_abandon_hook *hook)
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* [locked: all]  Enters the queues of the channels, in the order of the cases. */
+/* [locked: all]  Enters the queues of the channels, in shuffled order. */
 static void select_enter_chans(struct select *select)
 {
-    for (uint32_t i = 0; i < select->count; i++) {
+    for (uint32_t n = 0; n < select->count; n++) {
+        const uint32_t i = select->order[n];
         const weft_case *it = &select->cases[i];
         struct wf_wait_node *node = &select->arms[i].node;
         if (it->kind == WEFT_CASE_SEND || it->kind == WEFT_CASE_RECV) {
@@ -352,7 +355,8 @@ static void select_enter_chans(struct select *select)
 /* [waiter]  Enters the lists of the tasks.  A task that has ended meanwhile wins. */
 static void select_enter_tasks(struct select *select)
 {
-    for (uint32_t i = 0; i < select->count; i++) {
+    for (uint32_t n = 0; n < select->count; n++) {
+        const uint32_t i = select->order[n];
         struct wf_joiner *joiner = &select->arms[i].joiner;
         if (select->cases[i].kind == WEFT_CASE_TASK) {
             *joiner = (struct wf_joiner){.waiter = &select->selection.waiter,
@@ -368,7 +372,8 @@ static void select_enter_tasks(struct select *select)
 /* [waiter]  Enters the queues of the sources.  An event that has come meanwhile wins. */
 static void select_enter_events(struct select *select)
 {
-    for (uint32_t i = 0; i < select->count; i++) {
+    for (uint32_t n = 0; n < select->count; n++) {
+        const uint32_t i = select->order[n];
         weft_case *it = &select->cases[i];
         if (it->kind == WEFT_CASE_EVENT) {
             const int rc = source_of(it)->enter(it, &select->arms[i].node);
@@ -465,6 +470,18 @@ static inline __attribute__((always_inline)) int select_wait(struct select *sele
 
 /* ---- the call ------------------------------------------------------------------------------ */
 
+/* `at` is the time of one case at least: stores the first of these cases in shuffled order. */
+static void select_choose_timer(struct select *select)
+{
+    for (uint32_t i = 0; i < select->count && select->timer == NO_CASE; i++) {
+        const uint32_t index = select->order[i];
+        const weft_case *it = &select->cases[index];
+        if (it->kind == WEFT_CASE_TIME && it->at == select->at) {
+            select->timer = (int32_t)index;
+        }
+    }
+}
+
 static void select_init(struct select *select, weft_case *cases, uint32_t count)
 {
     select->cases = cases;
@@ -482,12 +499,14 @@ static void select_init(struct select *select, weft_case *cases, uint32_t count)
             select_add_chan(select, it->object);
         } else if (it->kind == WEFT_CASE_TIME && it->at < select->at) {
             select->at = it->at;
-            select->timer = (int32_t)i;
         } else if (it->kind == WEFT_CASE_EVENT) {
             select->has_events = true;
         }
     }
     select_shuffle(select);
+    if (select->at != WEFT_NEVER) {
+        select_choose_timer(select);
+    }
 }
 
 static inline __attribute__((always_inline)) int select_run_once(struct select *select,

@@ -192,6 +192,118 @@ static void select_chooses_ready_cases_evenly(void)
     (void)count_choices(NULL);
 }
 
+/* A select with two cases of the same kind, which one event makes ready together. */
+struct twins {
+    weft_case (*case_of)(struct twins *twins);
+    weft_chan *chan;
+    weft_task *task;
+    weft_time at;
+    int item;
+    int counts[2]; /* plain: read after the end of the task that selects */
+};
+
+enum { TWIN_ROUNDS = 400, TWIN_SPREAD = 60 }; /* six standard deviations */
+
+static intptr_t yield_once(void *arg)
+{
+    (void)arg;
+    return weft_yield();
+}
+
+static intptr_t select_twins(void *arg)
+{
+    struct twins *twins = arg;
+    for (int round = 0; round < TWIN_ROUNDS; round++) {
+        twins->at = weft_time_after(WEFT_MILLISECOND);
+        twins->task = weft_self() != NULL ? go(yield_once, NULL) : NULL;
+        weft_case cases[2] = {twins->case_of(twins), twins->case_of(twins)};
+        const int ran = weft_select(cases, 2);
+        CHECK(ran == 0 || ran == 1);
+        twins->counts[ran]++;
+        weft_task_unref(twins->task);
+    }
+    return 0;
+}
+
+static weft_case recv_twin(struct twins *twins)
+{
+    return weft_case_recv(twins->chan, &twins->item);
+}
+
+static weft_case send_twin(struct twins *twins)
+{
+    return weft_case_send(twins->chan, &twins->item);
+}
+
+static weft_case task_twin(struct twins *twins)
+{
+    return weft_case_task(twins->task);
+}
+
+static weft_case time_twin(struct twins *twins)
+{
+    return weft_case_time(twins->at);
+}
+
+/* Meets each select of select_twins.  The channel has no buffer: a call succeeds only while the
+ * select waits. */
+static void meet_twins(struct twins *twins)
+{
+    int item = 0;
+    for (int round = 0; round < TWIN_ROUNDS; round++) {
+        int rc;
+        do {
+            let_others_run();
+            rc = twins->case_of == recv_twin ? weft_chan_try_send(twins->chan, &item)
+                                             : weft_chan_try_recv(twins->chan, &item);
+        } while (rc == -EAGAIN);
+        CHECK_EQ(rc, 0);
+    }
+}
+
+static void check_twins(const struct twins *twins)
+{
+    CHECK(twins->counts[0] > TWIN_ROUNDS / 2 - TWIN_SPREAD);
+    CHECK(twins->counts[0] < TWIN_ROUNDS / 2 + TWIN_SPREAD);
+}
+
+static intptr_t count_twins(void *arg)
+{
+    (void)arg;
+    weft_case (*const kinds[])(struct twins *) = {recv_twin, send_twin, task_twin, time_twin};
+    for (int i = 0; i < 4; i++) {
+        struct twins twins = {.case_of = kinds[i], .chan = int_chan(0)};
+        tap_doing("kind %d", i);
+        weft_task *task = go(select_twins, &twins);
+        if (i < 2) {
+            meet_twins(&twins);
+        }
+        CHECK_EQ(weft_await(task), 0);
+        check_twins(&twins);
+        weft_chan_unref(twins.chan);
+    }
+    return 0;
+}
+
+static void *select_twins_in_thread(void *arg)
+{
+    (void)select_twins(arg);
+    return NULL;
+}
+
+/* behaviour 52: select is fair, also if it has to wait */
+static void select_that_waits_chooses_between_equal_cases_evenly(void)
+{
+    run_under(ON_ONE_WORKER, count_twins);
+    struct twins twins = {.case_of = recv_twin, .chan = int_chan(0)};
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, select_twins_in_thread, &twins), 0);
+    meet_twins(&twins);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    check_twins(&twins);
+    weft_chan_unref(twins.chan);
+}
+
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 /* A task that waits for all kinds of cases at once. */
@@ -630,6 +742,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(select_closed_channel_is_always_ready),
     TAP_TEST(select_ended_task_is_ready),
     TAP_TEST(select_chooses_ready_cases_evenly),
+    TAP_TEST(select_that_waits_chooses_between_equal_cases_evenly),
     TAP_TEST(select_waits_for_the_first_event),
     TAP_TEST(select_waits_in_a_thread),
     TAP_TEST(select_ends_by_cancel_and_deadline),
