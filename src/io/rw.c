@@ -5,6 +5,9 @@
  *
  * All functions are one loop around a `struct transfer`, which names the system call and its
  * arguments.
+ *
+ * No write raises SIGPIPE.  Sends have a flag for that.  Other writes have none: the threads of a
+ * runtime have SIGPIPE blocked, and a non-worker thread blocks it around the call.
  */
 #include <errno.h>
 #include <limits.h>
@@ -57,6 +60,17 @@ static int terminal_poll(struct wf_fd_op *op, const struct transfer *transfer)
     return rc == 0 ? -EAGAIN : rc < 0 ? rc : 0;
 }
 
+/* [op, non-worker thread]  Writes to a pipe, as the thread of a task does: with SIGPIPE blocked. */
+static __attribute__((noinline)) ssize_t
+call_without_sigpipe(int fd, const struct transfer *transfer, enum wf_fd_kind kind)
+{
+    struct wf_sigpipe sigpipe;
+    wf_sigpipe_begin(&sigpipe);
+    const ssize_t moved = transfer->call(fd, transfer, kind);
+    wf_sigpipe_end(&sigpipe, moved >= 0 && (size_t)moved == transfer->size);
+    return moved;
+}
+
 /* [op]  Makes the system call.  Uses io_uring for it if other tasks of the worker have calls to
  * make too. */
 static inline __attribute__((always_inline)) ssize_t
@@ -79,6 +93,9 @@ call_once(struct wf_fd_op *op, const struct transfer *transfer, enum wf_fd_kind 
         if (wf_uring_call(op, &call, &moved)) {
             return moved;
         }
+    }
+    if (transfer->dir == WF_DIR_WRITE && kind == WF_FD_KIND_POLLED && op->self == NULL) {
+        return call_without_sigpipe(op->fd, transfer, kind);
     }
     return transfer->call(op->fd, transfer, kind);
 }

@@ -239,7 +239,7 @@ size_t wf_page_size(void);
 
 /* [any]  Writes all bytes: continues after short writes and EINTR, and blocks as long as the
  * descriptor does.  Returns 0, or the error of write(2), after which some bytes may be written;
- * -EIO also if the kernel writes nothing without an error. */
+ * -EIO also if the kernel writes nothing without an error.  Raises no SIGPIPE. */
 int wf_file_write(int fd, const void *bytes, size_t size);
 
 #endif

@@ -77,6 +77,42 @@ void wf_sys_signals_pending(sigset_t *out)
     (void)sigpending(out); /* fails only for a bad address */
 }
 
+static sigset_t sigpipe_set(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set); /* does not fail; nor does sigaddset for a valid signal */
+    (void)sigaddset(&set, SIGPIPE);
+    return set;
+}
+
+/* A SIGPIPE can be pending before the write only if the thread had it blocked. */
+void wf_sigpipe_begin(struct wf_sigpipe *sigpipe)
+{
+    const sigset_t set = sigpipe_set();
+    sigset_t old;
+    sigset_t pending;
+    WEFT_CHECK(pthread_sigmask(SIG_BLOCK, &set, &old) == 0); /* fails only for a bad `how` */
+    sigpipe->was_blocked = sigismember(&old, SIGPIPE) == 1;
+    sigpipe->was_pending = false;
+    if (sigpipe->was_blocked) {
+        wf_sys_signals_pending(&pending);
+        sigpipe->was_pending = sigismember(&pending, SIGPIPE) == 1;
+    }
+}
+
+/* The kernel sends the SIGPIPE of a write to the thread, not to the process, and takes signals of
+ * the thread first.  It is pending as soon as the write returns, even if the program ignores it. */
+void wf_sigpipe_end(const struct wf_sigpipe *sigpipe, bool is_whole)
+{
+    const sigset_t set = sigpipe_set();
+    if (!is_whole && !sigpipe->was_pending) {
+        (void)wf_sys_signal_take(&set, NULL); /* -EAGAIN: the write has raised none */
+    }
+    if (!sigpipe->was_blocked) {
+        WEFT_CHECK(pthread_sigmask(SIG_UNBLOCK, &set, NULL) == 0); /* as above */
+    }
+}
+
 /* ---- processes ----------------------------------------------------------------------------- */
 
 int wf_sys_pipe(int fds[2])

@@ -90,6 +90,17 @@ void wf_sys_signals_blocked(sigset_t *out);
 /* Gets the blocked signals that are pending for the calling thread or the process. */
 void wf_sys_signals_pending(sigset_t *out);
 
+/* Keeps a write in between from raising SIGPIPE, in a thread that may not block it. */
+struct wf_sigpipe {
+    bool was_blocked;
+    bool was_pending;
+};
+/* Blocks SIGPIPE in the calling thread. */
+void wf_sigpipe_begin(struct wf_sigpipe *sigpipe);
+/* Restores the mask of the thread.  `is_whole`: all bytes were written, so no signal was raised;
+ * otherwise takes the SIGPIPE that the write has raised, if any. */
+void wf_sigpipe_end(const struct wf_sigpipe *sigpipe, bool is_whole);
+
 /* Values of wf_child_plan.fds that are no descriptor. */
 enum {
     WF_CHILD_INHERIT = -1, /* the stream of the same number of this process */

@@ -2,7 +2,7 @@
 /*
  * Goal:   a signal to the process is taken by one task that waits for it, and no signal is lost,
  *         however fast signals come and whichever task is cancelled meanwhile; a server that gets
- *         SIGTERM shuts down in order.
+ *         SIGTERM shuts down in order; a write to a broken pipe raises no signal.
  * Method: signals that the process sends to itself, or a child gets from its parent; counted floods
  *         of signals; drains with tasks that end, stay, or fail.  Keeps part of behaviour 60.
  */
@@ -10,10 +10,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "fault_helpers.h"
 #include "net_helpers.h"
+#include <weft/file.h>
 #include <weft/signals.h>
 
 static sigset_t set_of(int first, int second)
@@ -592,6 +594,52 @@ static void drain_at_sigterm_serves_existing_connections(void)
 
 /* ---- injected failures ----------------------------------------------------------------------- */
 
+/* ---- SIGPIPE --------------------------------------------------------------------------------- */
+
+static bool is_sigpipe_pending(void)
+{
+    sigset_t pending;
+    CHECK_EQ(sigpending(&pending), 0);
+    return sigismember(&pending, SIGPIPE) == 1;
+}
+
+static intptr_t write_to_a_broken_pipe(void *arg)
+{
+    (void)arg;
+    int ends[2];
+    int from[2];
+    struct iovec part = {.iov_base = (char[]){"x"}, .iov_len = 1};
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(pipe(from), 0);
+    CHECK_EQ(weft_write(from[1], "x", 1), 1);
+    CHECK_EQ(weft_close(from[1]), 0);
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(weft_write(ends[1], "x", 1), -EPIPE);
+    CHECK_EQ(weft_writev(ends[1], &part, 1), -EPIPE);
+    CHECK_EQ(weft_write_all(ends[1], "x", 1), -EPIPE);
+    CHECK_EQ(weft_fd_copy(ends[1], from[0], 1, NULL), -EPIPE);
+    CHECK_EQ(weft_close(from[0]), 0);
+    CHECK_EQ(weft_close(ends[1]), 0);
+    return 0;
+}
+
+/* A SIGPIPE would end the test.  A thread that blocks SIGPIPE gets none that becomes pending, and
+ * keeps one that was pending. */
+static void write_to_a_broken_pipe_raises_no_signal(void)
+{
+    CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+    run_under(ON_ONE_WORKER, write_to_a_broken_pipe);
+    (void)write_to_a_broken_pipe(NULL);
+    CHECK(!is_sigpipe_pending());
+    sigset_t pipe_only = set_of(SIGPIPE, SIGPIPE);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &pipe_only, NULL), 0);
+    (void)write_to_a_broken_pipe(NULL);
+    CHECK(!is_sigpipe_pending());
+    CHECK_EQ(raise(SIGPIPE), 0);
+    (void)write_to_a_broken_pipe(NULL);
+    CHECK(is_sigpipe_pending());
+}
+
 #ifdef WF_TEST_HOOKS
 
 struct sender {
@@ -698,6 +746,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(drain_without_signal_closes_the_scope),
     TAP_TEST(drain_works_without_free_descriptors),
     TAP_TEST(drain_at_sigterm_serves_existing_connections),
+    TAP_TEST(write_to_a_broken_pipe_raises_no_signal),
 #ifdef WF_TEST_HOOKS
     TAP_TEST(signal_failed_wait_loses_no_signal),
     TAP_TEST(drain_that_cannot_begin_cancels_the_scope),

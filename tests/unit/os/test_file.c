@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,6 +74,16 @@ static void file_write_returns_the_kernels_error(void)
     }
 }
 
+/* A SIGPIPE would end the test. */
+static void file_write_to_a_broken_pipe_raises_no_signal(void)
+{
+    int fds[2];
+    CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+    CHECK_EQ(pipe(fds), 0);
+    CHECK_EQ(close(fds[0]), 0);
+    CHECK_EQ(wf_file_write(fds[1], "x", 1), -EPIPE);
+}
+
 #ifdef WF_TEST_HOOKS
 /* Each call of write has four fault points: error, interrupted, no byte written, one byte
  * written. */
@@ -101,6 +112,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(file_write_writes_more_than_the_pipe_holds),
     TAP_TEST(file_write_of_zero_bytes_makes_no_call),
     TAP_TEST(file_write_returns_the_kernels_error),
+    TAP_TEST(file_write_to_a_broken_pipe_raises_no_signal),
 #ifdef WF_TEST_HOOKS
     TAP_TEST(file_write_retries_interruptions_and_short_writes),
 #endif
