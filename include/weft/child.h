@@ -16,7 +16,10 @@
  *          (wait, waitpid(-1)) or ignores SIGCHLD, the exit status of these children is lost, and
  *          weft_child_wait returns -ECHILD.
  * Fork:    a plain fork() is allowed in a process with a runtime, also in a task, if the child soon
- *          calls exec or _exit: see weft_runtime_open in runtime.h.
+ *          calls exec or _exit: see weft_runtime_open in runtime.h.  A task and a blocking function
+ *          run with all signals blocked.  The child of fork() blocks only those that the opener of
+ *          the runtime blocked.  posix_spawn, system and popen give their child the mask of the
+ *          calling thread: use weft_child_spawn, or posix_spawn with POSIX_SPAWN_SETSIGMASK.
  * Threads: all calls may be made from any task or thread, also concurrently, except
  *          weft_child_close, which must be the last call.
  */

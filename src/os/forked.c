@@ -5,6 +5,7 @@
  * In the child only the thread that called fork exists.  If the parent has open runtimes, the child
  * lacks their threads, and the child's copies of their queues are unusable.  So the child is
  * marked, and the layer above detaches the child's thread from its worker (runtime/runtime.c).
+ * A thread of the library blocks all signals; its child must not.
  *
  * A process that calls fork while it has no open runtime gets a child without restrictions.
  */
@@ -26,6 +27,7 @@ static void forked_child(void)
     }
     ((void (*)(void))wf_load_relaxed(&child_fn))();
     wf_store_relaxed(&is_forked, 1);
+    wf_thread_unblock_in_child();
 }
 
 bool wf_is_forked(void)

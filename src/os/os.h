@@ -173,6 +173,10 @@ struct wf_thread_options {
  */
 int wf_thread_start(pthread_t *out, void *(*fn)(void *), void *arg,
                     const struct wf_thread_options *options);
+/* [child of fork: its only thread]  If wf_thread_start has started the thread: unblocks all signals
+ * that the caller of wf_thread_start did not block, or, if that was such a thread itself, its
+ * starter. */
+void wf_thread_unblock_in_child(void);
 /* [any]  Blocks until the thread has ended.  -EDEADLK: it is the calling thread. */
 int wf_thread_join(pthread_t thread);
 /* [any]  The kernel's id of the calling thread. */

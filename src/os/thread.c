@@ -6,6 +6,11 @@
  * pthread_create, and the new thread never runs with a signal unblocked.  The signals that report
  * a CPU fault keep the creator's mask: if a fault occurs while its signal is blocked, the kernel
  * kills the process, and the handlers of crash reporters and sanitizers never run.
+ *
+ * A child of fork(2) inherits the mask of the thread that forks, and a program that it executes
+ * inherits it, too: there SIGTERM and SIGINT would do nothing.  So each thread knows the mask of
+ * its starter, or, if that is a thread of the library, the mask that the starter knows: the mask of
+ * the opener.  The child unblocks all signals that the opener does not block.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,7 +29,11 @@ struct start {
     void *(*fn)(void *);
     void *arg;
     char name[WF_THREAD_NAME_MAX + 1]; /* empty: none given */
+    sigset_t outer_mask;               /* see mask_outer */
 };
+
+/* The mask of the opener, in the frame of thread_enter.  NULL: not a thread of the library. */
+static _Thread_local const sigset_t *mask_outer;
 
 struct cpu_mask {
     cpu_set_t sets[WF_CPU_MAX / CPU_SETSIZE];
@@ -47,7 +56,10 @@ static void *thread_enter(void *memory)
     if (start.name[0] != '\0') {
         (void)wf_thread_set_name(start.name); /* the name is only for tools */
     }
-    return start.fn(start.arg);
+    mask_outer = &start.outer_mask;
+    void *result = start.fn(start.arg);
+    mask_outer = NULL;
+    return result;
 }
 
 static struct start *start_new(void *(*fn)(void *), void *arg, const char *name)
@@ -107,6 +119,7 @@ static int create_without_signals(pthread_t *out, const pthread_attr_t *attribut
         (void)sigdelset(&blocked, faults[i]);
     }
     WEFT_CHECK(pthread_sigmask(SIG_BLOCK, &blocked, &old) == 0);
+    start->outer_mask = mask_outer != NULL ? *mask_outer : old;
     int rc = WF_FAULT("pthread_create") ? -EAGAIN
                                         : -pthread_create(out, attributes, thread_enter, start);
     WEFT_CHECK(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
@@ -140,6 +153,21 @@ int wf_thread_start(pthread_t *out, void *(*fn)(void *), void *arg,
 destroy_attributes:
     (void)pthread_attr_destroy(&attributes); /* never fails */
     return rc;
+}
+
+void wf_thread_unblock_in_child(void)
+{
+    if (mask_outer == NULL) {
+        return;
+    }
+    sigset_t unblocked;
+    (void)sigfillset(&unblocked); /* as in create_without_signals */
+    for (int number = 1; number < NSIG; number++) {
+        if (sigismember(mask_outer, number) == 1) {
+            (void)sigdelset(&unblocked, number);
+        }
+    }
+    WEFT_CHECK(pthread_sigmask(SIG_UNBLOCK, &unblocked, NULL) == 0);
 }
 
 int wf_thread_join(pthread_t thread)

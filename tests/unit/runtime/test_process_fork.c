@@ -2,7 +2,7 @@
 /*
  * Goal:   a process may call fork() while its tasks run. The parent is not affected. The child may
  *         exec or exit; calls of the runtime return -EPERM there, and a task that continues in the
- *         child aborts.
+ *         child aborts.  The child blocks the signals of the opener, not those of the worker.
  * Method: fork() in tasks and in non-worker threads, under every setting, while other tasks run;
  *         the exit status of the child reports what it found.
  */
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sched_helpers.h"
+#include <weft/blocking.h>
 
 enum { PASSED = 7 };
 
@@ -118,6 +119,58 @@ static void process_fork_child_may_call_exec(void)
 {
     run_under(ON_SEVERAL, exec_in_child);
 }
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+/* [child]  Ends by SIGTERM, if the child does not block it. */
+static void end_by_sigterm(void *is_exec)
+{
+    sigset_t blocked;
+    (void)pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    if (sigismember(&blocked, SIGUSR1) != 1 || sigismember(&blocked, SIGUSR2) != 0) {
+        _exit(1); /* the opener blocks only the first */
+    }
+    if (is_exec != NULL) {
+        (void)execl("/bin/sh", "sh", "-c", "kill -TERM $$; exit 2", (char *)NULL);
+    }
+    (void)kill(getpid(), SIGTERM);
+    _exit(3);
+}
+
+static intptr_t fork_and_terminate(void *is_exec)
+{
+    int status = 0;
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        end_by_sigterm(is_exec);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status));
+    CHECK_EQ(WTERMSIG(status), SIGTERM);
+    return 0;
+}
+
+static intptr_t terminate_children(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(fork_and_terminate(NULL), 0);
+    CHECK_EQ(fork_and_terminate((void *)1), 0);
+    CHECK_EQ(weft_blocking_call(fork_and_terminate, NULL), 0);
+    CHECK_EQ(weft_blocking_call(fork_and_terminate, (void *)1), 0);
+    return 0;
+}
+
+static void process_fork_child_blocks_the_signals_of_the_opener(void)
+{
+    sigset_t set;
+    CHECK_EQ(sigemptyset(&set), 0);
+    CHECK_EQ(sigaddset(&set, SIGUSR1), 0);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+    run_under(EVERYWHERE, terminate_children);
+}
+
+/* ---- children that use the runtime ----------------------------------------------------------- */
 
 static intptr_t return_arg(void *arg)
 {
@@ -249,6 +302,7 @@ static const struct tap_test tests[] = {
     TAP_TEST(process_fork_in_a_task_leaves_the_parent_intact),
     TAP_TEST(process_fork_in_a_non_worker_thread_leaves_the_parent_intact),
     TAP_TEST(process_fork_child_may_call_exec),
+    TAP_TEST(process_fork_child_blocks_the_signals_of_the_opener),
     TAP_TEST(process_fork_child_without_runtimes_may_open_one),
     TAP_TEST(process_fork_child_aborts_when_a_task_returns),
     TAP_TEST(process_fork_child_aborts_at_the_join_of_a_taken_fork),
