@@ -21,7 +21,6 @@ WEFT_BEGIN
  * that thread.  Called on a non-worker thread, weft_blocking_call calls fn directly.
  *
  * Returns the result of fn, or
- * -EINVAL      no function
  * -ECANCELED   the task was cancelled before fn began; fn is never called
  * -ETIMEDOUT   the task's deadline passed before fn began; fn is never called
  * -EAGAIN      the pool has no thread, and the system does not start another one
@@ -31,7 +30,7 @@ WEFT_BEGIN
  * weft_blocking_call still waits until fn has returned, and returns the result of fn; the task's
  * next wait returns -ECANCELED or -ETIMEDOUT.  A thread that closes the runtime waits for fn, too.
  */
-WEFT_API intptr_t weft_blocking_call(weft_fn fn, void *arg);
+WEFT_API intptr_t weft_blocking_call(weft_fn fn, void *arg) WEFT_NONNULL(1);
 
 /*
  * weft_blocking_call as a future, for poll tasks and for waiting for several things at once.  Its
@@ -58,7 +57,7 @@ WEFT_API intptr_t weft_blocking_call(weft_fn fn, void *arg);
  *     rc = rc < 0 ? rc : branches[rc].result;              then -ECANCELED or -ETIMEDOUT
  */
 WEFT_API void weft_blocking_call_future(weft_wait_future *future, weft_fn fn, void *arg,
-                                        void (*release)(void *arg));
+                                        void (*release)(void *arg)) WEFT_NONNULL(1, 2);
 
 /*
  * A task calls these two functions before and after a call that may block.  The task keeps its

@@ -61,12 +61,13 @@ typedef struct weft_reader {
  * NULL they allocate `size` bytes, or WEFT_BUFFER_SIZE for 0.  Never wait.
  *
  * 0         initialised; weft_reader_done is needed if the buffer was allocated
- * -EINVAL   no function, or a buffer with size 0
+ * -EINVAL   a buffer with size 0
  * -ENOMEM
  */
-WEFT_API int weft_reader_init(weft_reader *reader, int fd, void *buffer, size_t size);
+WEFT_API int weft_reader_init(weft_reader *reader, int fd, void *buffer, size_t size)
+    WEFT_NONNULL(1);
 WEFT_API int weft_reader_init_fn(weft_reader *reader, weft_read_fn read, void *context,
-                                 void *buffer, size_t size);
+                                 void *buffer, size_t size) WEFT_NONNULL(1, 2);
 
 /* Frees the buffer if it was allocated; bytes that were read and not taken are lost.  NULL and a
  * reader of all zeros are allowed.  Never waits. */
@@ -80,10 +81,10 @@ WEFT_API void weft_reader_done(weft_reader *reader);
  * 0          the end
  * -ENOBUFS   the buffer is full
  */
-WEFT_API ssize_t weft_reader_fill(weft_reader *reader);
+WEFT_API ssize_t weft_reader_fill(weft_reader *reader) WEFT_NONNULL(1);
 
 /* Returns the number of bytes that can be taken without reading. */
-WEFT_API size_t weft_reader_buffered(const weft_reader *reader);
+WEFT_API size_t weft_reader_buffered(const weft_reader *reader) WEFT_NONNULL(1);
 
 /*
  * Gives access to the next bytes without taking them: at least `size`, and all that are in the
@@ -92,10 +93,11 @@ WEFT_API size_t weft_reader_buffered(const weft_reader *reader);
  * >= 0        the number of bytes at *out; if it is less than `size`, the end follows
  * -EMSGSIZE   the buffer is smaller than `size`
  */
-WEFT_API ssize_t weft_reader_peek(weft_reader *reader, const char **out, size_t size);
+WEFT_API ssize_t weft_reader_peek(weft_reader *reader, const char **out, size_t size)
+    WEFT_NONNULL(1, 2);
 
 /* Takes at least one and up to `size` bytes; returns their number.  0: the end, or `size` is 0. */
-WEFT_API ssize_t weft_reader_read(weft_reader *reader, void *buffer, size_t size);
+WEFT_API ssize_t weft_reader_read(weft_reader *reader, void *buffer, size_t size) WEFT_NONNULL(1);
 
 /*
  * Takes exactly `size` bytes.
@@ -107,7 +109,8 @@ WEFT_API ssize_t weft_reader_read(weft_reader *reader, void *buffer, size_t size
  * `size` is larger, a call that fails has taken an unknown number of bytes; with -ENODATA it has
  * taken all bytes up to the end.
  */
-WEFT_API ssize_t weft_reader_read_exact(weft_reader *reader, void *buffer, size_t size);
+WEFT_API ssize_t weft_reader_read_exact(weft_reader *reader, void *buffer, size_t size)
+    WEFT_NONNULL(1);
 
 /*
  * Takes all bytes up to and including the first `delimiter`, which must be among the first `limit`
@@ -120,17 +123,18 @@ WEFT_API ssize_t weft_reader_read_exact(weft_reader *reader, void *buffer, size_
  *             or skipped
  */
 WEFT_API int weft_reader_read_until(weft_reader *reader, weft_view *out, char delimiter,
-                                    size_t limit);
+                                    size_t limit) WEFT_NONNULL(1, 2);
 
 /* Takes a line, without the "\n" or "\r\n" at its end, which `limit` counts too.  Results: those of
  * weft_reader_read_until.  A '\r' elsewhere is part of the line.  The last line need not end with a
  * "\n"; after a final "\n" there is no further empty line. */
-WEFT_API int weft_reader_read_line(weft_reader *reader, weft_view *out, size_t limit);
+WEFT_API int weft_reader_read_line(weft_reader *reader, weft_view *out, size_t limit)
+    WEFT_NONNULL(1, 2);
 
 /* Takes and discards `size` bytes; returns the number of bytes discarded.  If that is less than
  * `size`, the source has ended or failed.  An error of the source is returned only if no byte was
  * discarded: call again to get it. */
-WEFT_API int64_t weft_reader_skip(weft_reader *reader, uint64_t size);
+WEFT_API int64_t weft_reader_skip(weft_reader *reader, uint64_t size) WEFT_NONNULL(1);
 
 /* ---- writer ---------------------------------------------------------------------------------- */
 
@@ -150,10 +154,11 @@ typedef struct weft_writer {
 
 /* Initialise a writer on a descriptor, which is written by weft_write, or on a function.  With
  * `buffer` NULL they allocate `size` bytes, or WEFT_BUFFER_SIZE for 0.  Never wait.  Return 0;
- * -EINVAL: no function, or a buffer with size 0; -ENOMEM. */
-WEFT_API int weft_writer_init(weft_writer *writer, int fd, void *buffer, size_t size);
+ * -EINVAL: a buffer with size 0; -ENOMEM. */
+WEFT_API int weft_writer_init(weft_writer *writer, int fd, void *buffer, size_t size)
+    WEFT_NONNULL(1);
 WEFT_API int weft_writer_init_fn(weft_writer *writer, weft_write_fn write, void *context,
-                                 void *buffer, size_t size);
+                                 void *buffer, size_t size) WEFT_NONNULL(1, 2);
 
 /* Frees the buffer if it was allocated.  NULL and a writer of all zeros are allowed.  Does not
  * flush, because it could not report an error; call weft_writer_flush before. */
@@ -167,22 +172,22 @@ WEFT_API void weft_writer_done(weft_writer *writer);
  * them, with one exception: if a piece larger than the buffer was written in part, the position in
  * the stream is unknown, and this and all later calls return that error.
  */
-WEFT_API int weft_writer_write(weft_writer *writer, const void *bytes, size_t size);
+WEFT_API int weft_writer_write(weft_writer *writer, const void *bytes, size_t size) WEFT_NONNULL(1);
 
 /* Format a text into the buffer; flush first if it does not fit.  Return its length.  -EMSGSIZE:
  * the text is as long as the buffer or longer, and nothing was written; -EINVAL: printf rejects the
  * format; other errors as weft_writer_write. */
-WEFT_API int weft_writer_printf(weft_writer *writer, const char *format, ...)
+WEFT_API int weft_writer_printf(weft_writer *writer, const char *format, ...) WEFT_NONNULL(1, 2)
     __attribute__((format(printf, 2, 3)));
 WEFT_API int weft_writer_vprintf(weft_writer *writer, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
+    WEFT_NONNULL(1, 2) __attribute__((format(printf, 2, 0)));
 
 /* Writes the contents of the buffer and returns 0.  After an error the rest is still in the buffer.
  * -EIO: the function returned 0. */
-WEFT_API int weft_writer_flush(weft_writer *writer);
+WEFT_API int weft_writer_flush(weft_writer *writer) WEFT_NONNULL(1);
 
 /* Returns the number of bytes that are not flushed yet. */
-WEFT_API size_t weft_writer_buffered(const weft_writer *writer);
+WEFT_API size_t weft_writer_buffered(const weft_writer *writer) WEFT_NONNULL(1);
 
 WEFT_END
 

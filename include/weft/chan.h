@@ -48,54 +48,52 @@ typedef struct weft_chan weft_chan;
  * for the receive that takes its item (rendezvous).
  *
  * 0         *out is a handle, which the caller gives back by weft_chan_unref
- * -EINVAL   `out` is NULL, the item size is 0 or above WEFT_CHAN_ITEM_SIZE_MAX, or the capacity is
- *           above WEFT_CHAN_CAPACITY_MAX and not WEFT_CHAN_UNBOUNDED
+ * -EINVAL   the item size is 0 or above WEFT_CHAN_ITEM_SIZE_MAX, or the capacity is above
+ *           WEFT_CHAN_CAPACITY_MAX and not WEFT_CHAN_UNBOUNDED
  * -ENOMEM
  */
-WEFT_API int weft_chan_new(weft_chan **out, size_t item_size, size_t capacity);
+WEFT_API int weft_chan_new(weft_chan **out, size_t item_size, size_t capacity) WEFT_NONNULL(1);
 
 /*
  * Sends a copy of *item; waits while the channel is full.
  *
  * 0            the item was handed to a receiver or put into the buffer
  * -EPIPE       the channel is closed, or was closed while the caller waited
- * -EINVAL      NULL
  * -ENOMEM      an unbounded channel could not grow
  * -ECANCELED, -ETIMEDOUT   the item was not sent
  */
-WEFT_API int weft_chan_send(weft_chan *chan, const void *item);
+WEFT_API int weft_chan_send(weft_chan *chan, const void *item) WEFT_NONNULL(1, 2);
 
 /*
  * Receives the oldest item; waits while there is none.
  *
  * 0            *item is the item
  * -EPIPE       the channel is closed and empty
- * -EINVAL      NULL
  * -ECANCELED, -ETIMEDOUT   no item was received
  */
-WEFT_API int weft_chan_recv(weft_chan *chan, void *item);
+WEFT_API int weft_chan_recv(weft_chan *chan, void *item) WEFT_NONNULL(1, 2);
 
 /* Send or receive without waiting: -EAGAIN where weft_chan_send or weft_chan_recv would wait; other
  * errors as there. */
-WEFT_API int weft_chan_try_send(weft_chan *chan, const void *item);
-WEFT_API int weft_chan_try_recv(weft_chan *chan, void *item);
+WEFT_API int weft_chan_try_send(weft_chan *chan, const void *item) WEFT_NONNULL(1, 2);
+WEFT_API int weft_chan_try_recv(weft_chan *chan, void *item) WEFT_NONNULL(1, 2);
 
 /* Closes the channel and wakes all waiters with -EPIPE.  Never waits.  Returns 0; -EPIPE: it was
- * closed before; -EINVAL: NULL. */
-WEFT_API int weft_chan_close(weft_chan *chan);
+ * closed before. */
+WEFT_API int weft_chan_close(weft_chan *chan) WEFT_NONNULL(1);
 
 /* Adds a handle of the same channel.  Returns its argument, which must not be NULL. */
-WEFT_API weft_chan *weft_chan_ref(weft_chan *chan);
+WEFT_API weft_chan *weft_chan_ref(weft_chan *chan) WEFT_NONNULL(1);
 
 /* Gives a handle back; the last one frees the channel and the items in it.  NULL is allowed.  It
  * does not close the channel: every waiter holds a handle, so the last drop finds no waiter. */
 WEFT_API void weft_chan_unref(weft_chan *chan);
 
-/* Return the number of items in the channel at this moment, and its capacity; 0 for NULL. */
-WEFT_API size_t weft_chan_length(const weft_chan *chan);
-WEFT_API size_t weft_chan_capacity(const weft_chan *chan);
-/* Returns whether the channel is closed; true for NULL. */
-WEFT_API bool weft_chan_is_closed(const weft_chan *chan);
+/* Return the number of items in the channel at this moment, and its capacity. */
+WEFT_API size_t weft_chan_length(const weft_chan *chan) WEFT_NONNULL(1);
+WEFT_API size_t weft_chan_capacity(const weft_chan *chan) WEFT_NONNULL(1);
+/* Returns whether the channel is closed. */
+WEFT_API bool weft_chan_is_closed(const weft_chan *chan) WEFT_NONNULL(1);
 
 /* ---- oneshot: one value, once ---------------------------------------------------------------- */
 
@@ -109,8 +107,8 @@ typedef struct weft_oneshot {
 } weft_oneshot;
 
 /* Sends the value; never waits.  Returns 0; -EPIPE: the oneshot is closed; -EALREADY: a value was
- * sent before; -EINVAL: NULL. */
-WEFT_API int weft_oneshot_send(weft_oneshot *oneshot, void *value);
+ * sent before. */
+WEFT_API int weft_oneshot_send(weft_oneshot *oneshot, void *value) WEFT_NONNULL(1);
 
 /*
  * Waits for the value.
@@ -119,18 +117,17 @@ WEFT_API int weft_oneshot_send(weft_oneshot *oneshot, void *value);
  * -EPIPE       the oneshot was closed before a value was sent
  * -EALREADY    the value was received before
  * -EBUSY       another receiver waits for it
- * -EINVAL      NULL
  * -ECANCELED, -ETIMEDOUT
  */
-WEFT_API int weft_oneshot_recv(weft_oneshot *oneshot, void **value);
+WEFT_API int weft_oneshot_recv(weft_oneshot *oneshot, void **value) WEFT_NONNULL(1);
 /* Receives the value without waiting: -EAGAIN if there is none; other errors as
  * weft_oneshot_recv. */
-WEFT_API int weft_oneshot_try_recv(weft_oneshot *oneshot, void **value);
+WEFT_API int weft_oneshot_try_recv(weft_oneshot *oneshot, void **value) WEFT_NONNULL(1);
 
 /* Declares that no value will be sent; the sender or the receiver may call it.  Never waits.
- * Returns 0, also if a value was sent, which can still be received; -EPIPE: it was closed before;
- * -EINVAL: NULL. */
-WEFT_API int weft_oneshot_close(weft_oneshot *oneshot);
+ * Returns 0, also if a value was sent, which can still be received; -EPIPE: it was closed
+ * before. */
+WEFT_API int weft_oneshot_close(weft_oneshot *oneshot) WEFT_NONNULL(1);
 
 /* ---- broadcast: every item to every subscriber ----------------------------------------------- */
 
@@ -145,17 +142,18 @@ typedef struct weft_subscription {
     uint64_t lost;             /* items it has missed in total */
 } weft_subscription;
 
-/* Creates a broadcast channel; *out is a handle.  -EINVAL: `out` is NULL, or an item size or
- * capacity that is 0 or too large (see weft_chan_new); -ENOMEM. */
-WEFT_API int weft_broadcast_new(weft_broadcast **out, size_t item_size, size_t capacity);
+/* Creates a broadcast channel; *out is a handle.  -EINVAL: an item size or capacity that is 0 or
+ * too large (see weft_chan_new); -ENOMEM. */
+WEFT_API int weft_broadcast_new(weft_broadcast **out, size_t item_size, size_t capacity)
+    WEFT_NONNULL(1);
 
-/* Sends a copy of *item to all subscribers; never waits.  Returns 0; -EPIPE: it is closed; -EINVAL:
- * NULL. */
-WEFT_API int weft_broadcast_send(weft_broadcast *broadcast, const void *item);
+/* Sends a copy of *item to all subscribers; never waits.  Returns 0; -EPIPE: it is closed. */
+WEFT_API int weft_broadcast_send(weft_broadcast *broadcast, const void *item) WEFT_NONNULL(1, 2);
 
 /* Subscribes, beginning with the next item.  The subscription holds a handle of its own until
- * weft_broadcast_unsubscribe.  -EINVAL: NULL. */
-WEFT_API int weft_broadcast_subscribe(weft_subscription *out, weft_broadcast *broadcast);
+ * weft_broadcast_unsubscribe. */
+WEFT_API int weft_broadcast_subscribe(weft_subscription *out, weft_broadcast *broadcast)
+    WEFT_NONNULL(1, 2);
 /* Ends a subscription and gives its handle back.  A subscription that has ended, one of all zeros,
  * and NULL are allowed. */
 WEFT_API void weft_broadcast_unsubscribe(weft_subscription *subscription);
@@ -165,23 +163,25 @@ WEFT_API void weft_broadcast_unsubscribe(weft_subscription *subscription);
  *
  * >= 0         *item is the item; the result is the number of items missed before it
  * -EPIPE       the broadcast is closed, and no items are left
- * -EINVAL      NULL, or a subscription that has ended
+ * -EINVAL      a subscription that has ended
  * -ECANCELED, -ETIMEDOUT
  */
-WEFT_API int64_t weft_broadcast_recv(weft_subscription *subscription, void *item);
+WEFT_API int64_t weft_broadcast_recv(weft_subscription *subscription, void *item)
+    WEFT_NONNULL(1, 2);
 /* Receives the next item without waiting: -EAGAIN if there is none; other results as
  * weft_broadcast_recv. */
-WEFT_API int64_t weft_broadcast_try_recv(weft_subscription *subscription, void *item);
+WEFT_API int64_t weft_broadcast_try_recv(weft_subscription *subscription, void *item)
+    WEFT_NONNULL(1, 2);
 
-/* Return the number of items kept for this subscription, and the capacity; 0 for NULL. */
-WEFT_API size_t weft_broadcast_length(const weft_subscription *subscription);
-WEFT_API size_t weft_broadcast_capacity(const weft_broadcast *broadcast);
+/* Return the number of items kept for this subscription, and the capacity. */
+WEFT_API size_t weft_broadcast_length(const weft_subscription *subscription) WEFT_NONNULL(1);
+WEFT_API size_t weft_broadcast_capacity(const weft_broadcast *broadcast) WEFT_NONNULL(1);
 
 /* Closes the broadcast and wakes all subscribers.  Never waits.  Returns 0; -EPIPE: it was closed
- * before; -EINVAL: NULL. */
-WEFT_API int weft_broadcast_close(weft_broadcast *broadcast);
+ * before. */
+WEFT_API int weft_broadcast_close(weft_broadcast *broadcast) WEFT_NONNULL(1);
 /* Adds a handle.  Returns its argument, which must not be NULL. */
-WEFT_API weft_broadcast *weft_broadcast_ref(weft_broadcast *broadcast);
+WEFT_API weft_broadcast *weft_broadcast_ref(weft_broadcast *broadcast) WEFT_NONNULL(1);
 /* Gives a handle back; the last one frees the broadcast and its items.  NULL is allowed. */
 WEFT_API void weft_broadcast_unref(weft_broadcast *broadcast);
 
@@ -191,13 +191,13 @@ WEFT_API void weft_broadcast_unref(weft_broadcast *broadcast);
  * gets the newest version; the version number shows how many it has missed. */
 typedef struct weft_watch weft_watch;
 
-/* Creates a watch; *out is a handle, and `value` the first version.  -EINVAL: NULL, or a size of 0
- * or above WEFT_CHAN_ITEM_SIZE_MAX; -ENOMEM. */
-WEFT_API int weft_watch_new(weft_watch **out, size_t size, const void *value);
+/* Creates a watch; *out is a handle, and `value` the first version.  -EINVAL: a size of 0 or above
+ * WEFT_CHAN_ITEM_SIZE_MAX; -ENOMEM. */
+WEFT_API int weft_watch_new(weft_watch **out, size_t size, const void *value) WEFT_NONNULL(1, 3);
 
-/* Replaces the value; never waits.  Returns 0; -EPIPE: the watch is closed; -EINVAL: NULL; -ENOMEM:
- * the value is unchanged (possible only while a reader has borrowed the value). */
-WEFT_API int weft_watch_set(weft_watch *watch, const void *value);
+/* Replaces the value; never waits.  Returns 0; -EPIPE: the watch is closed; -ENOMEM: the value is
+ * unchanged (possible only while a reader has borrowed the value). */
+WEFT_API int weft_watch_set(weft_watch *watch, const void *value) WEFT_NONNULL(1, 2);
 
 /*
  * Replaces the value by what fn makes of a copy of it.  If another caller replaces the value
@@ -207,21 +207,20 @@ WEFT_API int weft_watch_set(weft_watch *watch, const void *value);
  * 1         fn returned true: the copy is the new value
  * 0         fn returned false: nothing has changed
  * -EPIPE    the watch is closed
- * -EINVAL   NULL
  * -ENOMEM
  */
-WEFT_API int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *arg), void *arg);
+WEFT_API int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *arg), void *arg)
+    WEFT_NONNULL(1, 2);
 
-/* Copies the value to *value and, if `version` is not NULL, its number to *version.  Never waits.
- * -EINVAL: NULL. */
-WEFT_API int weft_watch_get(weft_watch *watch, void *value, uint64_t *version);
+/* Copies the value to *value and, if `version` is not NULL, its number to *version.  Never
+ * waits. */
+WEFT_API int weft_watch_get(weft_watch *watch, void *value, uint64_t *version) WEFT_NONNULL(1, 2);
 
 /* weft_watch_borrow returns the value itself, which stays unchanged until the caller gives it back
  * by weft_watch_return: a setter meanwhile stores its new value elsewhere.  If `version` is not
- * NULL, *version is set to the number of the version.  Returns NULL if `watch` is NULL.  Neither
- * call waits. */
-WEFT_API const void *weft_watch_borrow(weft_watch *watch, uint64_t *version);
-WEFT_API void weft_watch_return(weft_watch *watch, const void *value);
+ * NULL, *version is set to the number of the version.  Neither call waits. */
+WEFT_API const void *weft_watch_borrow(weft_watch *watch, uint64_t *version) WEFT_NONNULL(1);
+WEFT_API void weft_watch_return(weft_watch *watch, const void *value) WEFT_NONNULL(1, 2);
 
 /*
  * Waits until the number of the newest version differs from *version, and stores it in *version.
@@ -233,19 +232,18 @@ WEFT_API void weft_watch_return(weft_watch *watch, const void *value);
  *
  * 0            there is another version
  * -EPIPE       the watch is closed, and there is no other version
- * -EINVAL      NULL
  * -ECANCELED, -ETIMEDOUT
  */
-WEFT_API int weft_watch_wait(weft_watch *watch, uint64_t *version);
+WEFT_API int weft_watch_wait(weft_watch *watch, uint64_t *version) WEFT_NONNULL(1, 2);
 
-/* Returns the number of the newest version; 0 for NULL. */
-WEFT_API uint64_t weft_watch_version(const weft_watch *watch);
+/* Returns the number of the newest version. */
+WEFT_API uint64_t weft_watch_version(const weft_watch *watch) WEFT_NONNULL(1);
 
 /* Closes the watch and wakes all waiters; the last value can still be read.  Never waits.  Returns
- * 0; -EPIPE: it was closed before; -EINVAL: NULL. */
-WEFT_API int weft_watch_close(weft_watch *watch);
+ * 0; -EPIPE: it was closed before. */
+WEFT_API int weft_watch_close(weft_watch *watch) WEFT_NONNULL(1);
 /* Adds a handle.  Returns its argument, which must not be NULL. */
-WEFT_API weft_watch *weft_watch_ref(weft_watch *watch);
+WEFT_API weft_watch *weft_watch_ref(weft_watch *watch) WEFT_NONNULL(1);
 /* Gives a handle back; the last one frees the watch.  NULL is allowed. */
 WEFT_API void weft_watch_unref(weft_watch *watch);
 

@@ -68,22 +68,23 @@ typedef struct weft_child_options {
  * too.
  *
  * 0        *out is the child, which the caller gives back by weft_child_close
- * -EINVAL  NULL, no argv, or invalid options
+ * -EINVAL  no argv, or invalid options
  * -ENOENT, -EACCES, -ENOEXEC, ...   an error of exec
  * -EBADF   a descriptor is invalid
  * -EMFILE, -ENFILE, -ENOMEM, -EAGAIN, -ENOSYS (before Linux 5.4)   if one of these occurs late, the
  *          child was started and has been killed and reaped already
  * -ECANCELED, -ETIMEDOUT   the child was not started
  */
-WEFT_API int weft_child_spawn(weft_child **out, const weft_child_options *options);
+WEFT_API int weft_child_spawn(weft_child **out, const weft_child_options *options)
+    WEFT_NONNULL(1, 2);
 
 /* Returns the child's process id, which the kernel does not reuse before weft_child_wait or
  * weft_child_close has reaped the child. */
-WEFT_API int weft_child_pid(const weft_child *child);
+WEFT_API int weft_child_pid(const weft_child *child) WEFT_NONNULL(1);
 
 /* Returns this process's end of the pipe to stream 0, 1 or 2; the caller owns it and closes it by
  * weft_close.  -ENOENT: there is no pipe, or its end was taken before; -EINVAL: no such stream. */
-WEFT_API int weft_child_take(weft_child *child, int stream);
+WEFT_API int weft_child_take(weft_child *child, int stream) WEFT_NONNULL(1);
 
 /* How the child ended. */
 typedef struct weft_child_end {
@@ -100,11 +101,11 @@ typedef struct weft_child_end {
  * -ECANCELED, -ETIMEDOUT   the child continues
  * -EAGAIN      in a poll task: the child has not ended
  */
-WEFT_API int weft_child_wait(weft_child *child, weft_child_end *end);
+WEFT_API int weft_child_wait(weft_child *child, weft_child_end *end) WEFT_NONNULL(1);
 
 /* Sends a signal to the child; never to another process that reuses its id.  -ESRCH: the child has
  * ended; -EINVAL: no such signal; -EPERM: the child changed its user id. */
-WEFT_API int weft_child_kill(weft_child *child, int number);
+WEFT_API int weft_child_kill(weft_child *child, int number) WEFT_NONNULL(1);
 
 /*
  * Closes the pipes that were not taken and frees the child.  A child that has not ended is killed

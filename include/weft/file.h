@@ -25,8 +25,8 @@
 WEFT_BEGIN
 
 /* Opens a file as open(2) does, with O_CLOEXEC added, and waits for it.  Returns the descriptor,
- * which the caller closes by weft_close.  -EINVAL: no path; or an error of open. */
-WEFT_API int weft_open(const char *path, int flags, mode_t mode);
+ * which the caller closes by weft_close, or an error of open. */
+WEFT_API int weft_open(const char *path, int flags, mode_t mode) WEFT_NONNULL(1);
 
 /* Read or write `size` bytes at `offset`, and wait for it; the file position is neither used nor
  * changed.  Return the number of bytes, which may be less than requested.  -ESPIPE: the descriptor

@@ -31,30 +31,40 @@ typedef struct weft_wait_future {
 } weft_wait_future;
 
 /* weft_mutex_lock: the task that polls becomes the holder of the mutex. */
-WEFT_API void weft_mutex_lock_future(weft_wait_future *future, weft_mutex *mutex);
+WEFT_API void weft_mutex_lock_future(weft_wait_future *future, weft_mutex *mutex)
+    WEFT_NONNULL(1, 2);
 /* weft_rwlock_rdlock and weft_rwlock_wrlock. */
-WEFT_API void weft_rwlock_rdlock_future(weft_wait_future *future, weft_rwlock *rwlock);
-WEFT_API void weft_rwlock_wrlock_future(weft_wait_future *future, weft_rwlock *rwlock);
+WEFT_API void weft_rwlock_rdlock_future(weft_wait_future *future, weft_rwlock *rwlock)
+    WEFT_NONNULL(1, 2);
+WEFT_API void weft_rwlock_wrlock_future(weft_wait_future *future, weft_rwlock *rwlock)
+    WEFT_NONNULL(1, 2);
 /* weft_sem_acquire. */
-WEFT_API void weft_sem_acquire_future(weft_wait_future *future, weft_sem *sem, uint32_t count);
+WEFT_API void weft_sem_acquire_future(weft_wait_future *future, weft_sem *sem, uint32_t count)
+    WEFT_NONNULL(1, 2);
 /* weft_notify_wait, weft_group_wait, weft_latch_wait, weft_barrier_wait. */
-WEFT_API void weft_notify_wait_future(weft_wait_future *future, weft_notify *notify);
-WEFT_API void weft_group_wait_future(weft_wait_future *future, weft_group *group);
-WEFT_API void weft_latch_wait_future(weft_wait_future *future, weft_latch *latch);
-WEFT_API void weft_barrier_wait_future(weft_wait_future *future, weft_barrier *barrier);
+WEFT_API void weft_notify_wait_future(weft_wait_future *future, weft_notify *notify)
+    WEFT_NONNULL(1, 2);
+WEFT_API void weft_group_wait_future(weft_wait_future *future, weft_group *group)
+    WEFT_NONNULL(1, 2);
+WEFT_API void weft_latch_wait_future(weft_wait_future *future, weft_latch *latch)
+    WEFT_NONNULL(1, 2);
+WEFT_API void weft_barrier_wait_future(weft_wait_future *future, weft_barrier *barrier)
+    WEFT_NONNULL(1, 2);
 /* weft_chan_send and weft_chan_recv. */
-WEFT_API void weft_chan_send_future(weft_wait_future *future, weft_chan *chan, const void *item);
-WEFT_API void weft_chan_recv_future(weft_wait_future *future, weft_chan *chan, void *item);
+WEFT_API void weft_chan_send_future(weft_wait_future *future, weft_chan *chan, const void *item)
+    WEFT_NONNULL(1, 2, 3);
+WEFT_API void weft_chan_recv_future(weft_wait_future *future, weft_chan *chan, void *item)
+    WEFT_NONNULL(1, 2, 3);
 /* weft_oneshot_recv.  If it is dropped before it was ready, the value stays in the oneshot for
  * another receiver. */
 WEFT_API void weft_oneshot_recv_future(weft_wait_future *future, weft_oneshot *oneshot,
-                                       void **value);
+                                       void **value) WEFT_NONNULL(1, 2);
 /* weft_broadcast_recv: the result is the number of missed items. */
 WEFT_API void weft_broadcast_recv_future(weft_wait_future *future, weft_subscription *subscription,
-                                         void *item);
+                                         void *item) WEFT_NONNULL(1, 2, 3);
 /* weft_watch_wait. */
-WEFT_API void weft_watch_wait_future(weft_wait_future *future, weft_watch *watch,
-                                     uint64_t *version);
+WEFT_API void weft_watch_wait_future(weft_wait_future *future, weft_watch *watch, uint64_t *version)
+    WEFT_NONNULL(1, 2, 3);
 
 WEFT_END
 

@@ -94,7 +94,7 @@ WEFT_API int weft_shutdown(int fd, int how);
 WEFT_API int weft_fd_wait(int fd, int events);
 
 /* weft_fd_wait as a future, for poll tasks and for waiting for several things at once. */
-WEFT_API void weft_fd_wait_future(weft_wait_future *future, int fd, int events);
+WEFT_API void weft_fd_wait_future(weft_wait_future *future, int fd, int events) WEFT_NONNULL(1);
 
 /*
  * weft_fd_wait as a case of weft_select, for green threads: the case can run when the descriptor is

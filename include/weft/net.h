@@ -46,12 +46,13 @@ typedef struct weft_address {
  * is required.
  *
  * 0               *out is the address
- * -EINVAL         NULL, not an address, or a default port above 65535
+ * -EINVAL         not an address, or a default port above 65535
  * -ENAMETOOLONG   the path or name of a Unix socket has more than 107 bytes
  * -ENODEV         there is no such interface
  * After an error *out is unchanged.
  */
-WEFT_API int weft_address_parse(weft_address *out, const char *text, int default_port);
+WEFT_API int weft_address_parse(weft_address *out, const char *text, int default_port)
+    WEFT_NONNULL(1, 2);
 
 /*
  * Writes the address as text with a final '\0', truncated to `text_size` bytes in all; returns the
@@ -59,15 +60,16 @@ WEFT_API int weft_address_parse(weft_address *out, const char *text, int default
  * it parsed back into the same address.  It cannot turn back two forms of Unix addresses: a socket
  * without a name prints as "unix:", and a zero byte inside an abstract name prints as '@'.
  *
- * -EINVAL         NULL, or an address size that is too large, or too small for its family
+ * -EINVAL         an address size that is too large, or too small for its family
  * -EAFNOSUPPORT   neither IPv4 nor IPv6 nor Unix
  */
-WEFT_API int weft_address_print(const weft_address *address, char *text, size_t text_size);
+WEFT_API int weft_address_print(const weft_address *address, char *text, size_t text_size)
+    WEFT_NONNULL(1);
 
 /* Store the address of a socket, or of its peer, in *out; never wait.  Return 0, or an error of
  * getsockname and getpeername: -ENOTCONN, -ENOTSOCK, -EBADF. */
-WEFT_API int weft_address_local(weft_address *out, int fd);
-WEFT_API int weft_address_peer(weft_address *out, int fd);
+WEFT_API int weft_address_local(weft_address *out, int fd) WEFT_NONNULL(1);
+WEFT_API int weft_address_peer(weft_address *out, int fd) WEFT_NONNULL(1);
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
@@ -97,7 +99,8 @@ typedef struct weft_net_listen_options {
  *          a host name, whose addresses weft_net_resolve gives
  * else     an error of socket, bind or listen: -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, -EMFILE, ...
  */
-WEFT_API int weft_net_listen(const char *address, const weft_net_listen_options *options);
+WEFT_API int weft_net_listen(const char *address, const weft_net_listen_options *options)
+    WEFT_NONNULL(1);
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -119,13 +122,14 @@ typedef struct weft_address_list {
  * 0            *out has at least one address; free it by weft_address_list_free
  * -ENOENT      there is no such host or service
  * -EREMOTEIO   the name servers did not answer
- * -EINVAL      NULL, an empty name, or a number that is not a port
+ * -EINVAL      an empty name, or a number that is not a port
  * -ENOMEM      no memory
  * -EAGAIN      called in a poll task, which cannot wait; or no thread could be started
  * -ECANCELED, -ETIMEDOUT
  * else         another error of getaddrinfo, as a negative errno
  */
-WEFT_API int weft_net_resolve(weft_address_list **out, const char *host, const char *service);
+WEFT_API int weft_net_resolve(weft_address_list **out, const char *host, const char *service)
+    WEFT_NONNULL(1, 2);
 /* Frees the result of weft_net_resolve.  NULL is allowed. */
 WEFT_API void weft_address_list_free(weft_address_list *addrs);
 
@@ -141,7 +145,7 @@ WEFT_API void weft_address_list_free(weft_address_list *addrs);
  * or an error of weft_address_parse, weft_net_resolve, socket and connect; if several addresses
  * were tried, the error of the first attempt that failed
  */
-WEFT_API int weft_net_dial(const char *address);
+WEFT_API int weft_net_dial(const char *address) WEFT_NONNULL(1);
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 

@@ -60,37 +60,38 @@ typedef struct weft_runtime_stats {
     uint64_t lost_wakeups;     /* with WEFT_PARK_TIMEOUT_MS: parked although work was queued */
 } weft_runtime_stats;
 
-/* Fills *out with the statistics of the runtime.  Never waits.  -EINVAL: NULL. */
-WEFT_API int weft_runtime_get_stats(weft_runtime *runtime, weft_runtime_stats *out);
+/* Fills *out with the statistics of the runtime.  Never waits. */
+WEFT_API int weft_runtime_get_stats(weft_runtime *runtime, weft_runtime_stats *out)
+    WEFT_NONNULL(1, 2);
 /* Fills *out with the counters of one worker, by index below weft_runtime_stats.workers_total.
- * Never waits. -EINVAL: NULL, or no such worker. */
+ * Never waits.  -EINVAL: no such worker. */
 WEFT_API int weft_runtime_get_worker_stats(weft_runtime *runtime, weft_worker_stats *out,
-                                           unsigned worker);
+                                           unsigned worker) WEFT_NONNULL(1, 2);
 
 /* Writes one line for each worker and one for each live task of the runtime to `fd`: id, name,
  * state and what it waits for, age, resumptions, parent, function and spawn site.  Blocks as
- * write(2) does.  Returns the number of tasks; -EINVAL: NULL; -ENOMEM; or an error of write. */
-WEFT_API int weft_runtime_dump(weft_runtime *runtime, int fd);
+ * write(2) does.  Returns the number of tasks; -ENOMEM; or an error of write. */
+WEFT_API int weft_runtime_dump(weft_runtime *runtime, int fd) WEFT_NONNULL(1);
 
 /* Returns a handle of the task with this id (from a dump, a trace, a report or weft_task_id), which
  * the caller must await or drop.  NULL: the runtime has no such task, or it has ended; also for id
- * 0 and for NULL.  Visits every task: for tools, not for loops. */
-WEFT_API weft_task *weft_runtime_find_task(weft_runtime *runtime, uint64_t id)
+ * 0.  Visits every task: for tools, not for loops. */
+WEFT_API weft_task *weft_runtime_find_task(weft_runtime *runtime, uint64_t id) WEFT_NONNULL(1)
     __attribute__((warn_unused_result));
 
 /* Starts a trace that keeps the last `events` events of each worker.  Events of a task: spawn queue
  * notify find enter wait commit wake yield block unblock finish free; of a worker: steal park
  * unpark.  Stops the world briefly, so it may wait for another caller that has stopped it.
- * -EINVAL: NULL, or `events` is not a power of two within 16 .. 2^20; -ENOMEM; -EALREADY: a trace
- * is running; -EPERM: in a child process after fork. */
-WEFT_API int weft_runtime_trace_start(weft_runtime *runtime, uint32_t events);
+ * -EINVAL: `events` is not a power of two within 16 .. 2^20; -ENOMEM; -EALREADY: a trace is
+ * running; -EPERM: in a child process after fork. */
+WEFT_API int weft_runtime_trace_start(weft_runtime *runtime, uint32_t events) WEFT_NONNULL(1);
 /* Stops the trace and writes its events to `fd`, oldest first.  One line per event: nanoseconds
  * since the first event, worker ("-": a non-worker thread), event, task, and a number (spawn: the
  * parent; notify: the woken worker; wait: enum weft_wait; steal: the victim).  Stops the world
- * briefly, then blocks as write(2) does.  -EINVAL: NULL; -EALREADY: no trace is running; -ENOMEM:
- * the trace continues; -EPERM: in a child process after fork; or an error of write, and the trace
- * has stopped. */
-WEFT_API int weft_runtime_trace_stop(weft_runtime *runtime, int fd);
+ * briefly, then blocks as write(2) does.  -EALREADY: no trace is running; -ENOMEM: the trace
+ * continues; -EPERM: in a child process after fork; or an error of write, and the trace has
+ * stopped. */
+WEFT_API int weft_runtime_trace_stop(weft_runtime *runtime, int fd) WEFT_NONNULL(1);
 
 /* ---- compatibility names --------------------------------------------------------------------- */
 

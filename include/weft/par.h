@@ -24,9 +24,9 @@
 WEFT_BEGIN
 
 /* Calls body(lo, hi, arg) for chunks that together are [begin, end), each index once, in any order.
- * -EINVAL: no body, or begin > end; -ECANCELED, -ETIMEDOUT: some chunks were not run. */
+ * -EINVAL: begin > end; -ECANCELED, -ETIMEDOUT: some chunks were not run. */
 WEFT_API int weft_par_for(size_t begin, size_t end, size_t grain,
-                          void (*body)(size_t lo, size_t hi, void *arg), void *arg);
+                          void (*body)(size_t lo, size_t hi, void *arg), void *arg) WEFT_NONNULL(4);
 
 /* How to reduce the items of a range to one value, called their sum here.  `combine` must be
  * associative; it need not be commutative. */
@@ -40,26 +40,25 @@ typedef struct weft_par_reducer {
     void *arg; /* passed to both */
 } weft_par_reducer;
 
-/* Stores the sum of [begin, end) in *out.  -EINVAL: an argument is missing, size is 0, or begin >
- * end; -ECANCELED, -ETIMEDOUT: *out is the sum of some chunks. */
+/* Stores the sum of [begin, end) in *out.  -EINVAL: a reducer without body or combine, or of size
+ * 0, or begin > end; -ECANCELED, -ETIMEDOUT: *out is the sum of some chunks. */
 WEFT_API int weft_par_reduce(void *out, size_t begin, size_t end, size_t grain,
-                             const weft_par_reducer *reducer);
+                             const weft_par_reducer *reducer) WEFT_NONNULL(1, 5);
 
 /* Calls fn(item, result, arg) for each of `count` items of one array, with the element of the same
- * index in the other; both may be the same array.  -EINVAL: an argument is missing; -ECANCELED,
- * -ETIMEDOUT: some items were not mapped. */
+ * index in the other; both may be the same array.  -ECANCELED, -ETIMEDOUT: some items were not
+ * mapped. */
 WEFT_API int weft_par_map(const void *items, size_t item_size, void *results, size_t result_size,
                           size_t count, void (*fn)(const void *item, void *result, void *arg),
-                          void *arg);
+                          void *arg) WEFT_NONNULL(6);
 
 /* Replaces each item by the sum of itself and all items before it.  `combine` is that of
- * weft_par_reducer.  Does not check for cancellation.  -EINVAL: an argument is missing, size is 0
- *                    or
- * above 256. */
+ * weft_par_reducer.  Does not check for cancellation.  -EINVAL: size is 0 or above 256. */
 WEFT_API int weft_par_scan(void *items, size_t count, size_t size,
-                           void (*combine)(void *value, const void *right, void *arg), void *arg);
+                           void (*combine)(void *value, const void *right, void *arg), void *arg)
+    WEFT_NONNULL(4);
 /* weft_par_scan for numbers; integers wrap around.  Sums of doubles are rounded in a different
- * order than by a plain loop.  -EINVAL: items is NULL. */
+ * order than by a plain loop. */
 WEFT_API int weft_par_scan_i64(int64_t *items, size_t count);
 WEFT_API int weft_par_scan_f64(double *items, size_t count);
 
@@ -68,14 +67,14 @@ WEFT_API int weft_par_scan_f64(double *items, size_t count);
 typedef int (*weft_compare_fn)(const void *a, const void *b, void *arg);
 
 /* Sorts `count` items of `size` bytes.  Allocates a second array of the same size; without memory
- * it sorts in place, on the calling worker only and slowly.  -EINVAL: an argument is missing, or
- * size is 0. */
+ * it sorts in place, on the calling worker only and slowly.  -EINVAL: size is 0, or count * size
+ * overflows. */
 WEFT_API int weft_par_sort(void *items, size_t count, size_t size, weft_compare_fn compare,
-                           void *arg);
-/* Sorts as weft_par_sort does, and equal items keep their order.  -EINVAL: an argument is missing,
- * or size is 0; -ENOMEM: nothing was changed. */
+                           void *arg) WEFT_NONNULL(4);
+/* Sorts as weft_par_sort does, and equal items keep their order.  -EINVAL: size is 0, or count *
+ * size overflows; -ENOMEM: nothing was changed. */
 WEFT_API int weft_par_sort_stable(void *items, size_t count, size_t size, weft_compare_fn compare,
-                                  void *arg);
+                                  void *arg) WEFT_NONNULL(4);
 
 WEFT_END
 

@@ -49,7 +49,7 @@ typedef struct weft_par_fork {
 
 /* Forks fn(arg): another worker may run it from here on.  Never waits.  The record must stay in
  * place until weft_par_fork_join. */
-WEFT_API void weft_par_fork_go(weft_par_fork *fork, weft_fn fn, void *arg);
+WEFT_API void weft_par_fork_go(weft_par_fork *fork, weft_fn fn, void *arg) WEFT_NONNULL(1, 2);
 
 /* Joins the newest fork that is not joined yet, which `fork` must be, and returns its result.  May
  * suspend the task, or run the fork as a plain call. */
@@ -58,7 +58,8 @@ static inline intptr_t weft_par_fork_join(weft_par_fork *fork);
 /* ---- private from here on -------------------------------------------------------------------- */
 
 /* The slow path of weft_par_fork_join: a thief has requested forks, or took this one. */
-WEFT_API intptr_t weft_par_fork_join_slow(weft_par_forks *forks, weft_par_fork *fork);
+WEFT_API intptr_t weft_par_fork_join_slow(weft_par_forks *forks, weft_par_fork *fork)
+    WEFT_NONNULL(1, 2);
 
 /* The part of weft_par_forks that is used inline. */
 struct weft_par_forks_front {

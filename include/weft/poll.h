@@ -67,29 +67,28 @@ typedef weft_poll_result (*weft_poll_fn)(weft_cx *cx, void *state, intptr_t *res
  * with weft_spawn.  The options stack_size, arg_copy and keeps_fp_control must be zero.
  *
  * 0            it will be polled
- * -EINVAL      no function, a state that is NULL or larger than WEFT_POLL_STATE_MAX, or one of the
- *              options above
+ * -EINVAL      a state larger than WEFT_POLL_STATE_MAX, or one of the options above
  * -ENOMEM      no memory
  * -EPERM       the caller is not a task
  * and the other errors of weft_spawn
  */
 WEFT_API int weft_spawn_poll(weft_task **out, weft_poll_fn fn, const void *state, size_t size,
-                             const weft_task_options *options);
+                             const weft_task_options *options) WEFT_NONNULL(2);
 
 /* Spawns a poll task into `runtime`, from any thread or task.  Errors: those of weft_spawn_poll.
  * -EPERM: in a child process after fork.  -ESHUTDOWN: the runtime is closing. */
 WEFT_API int weft_runtime_spawn_poll(weft_runtime *runtime, weft_task **out, weft_poll_fn fn,
                                      const void *state, size_t size,
-                                     const weft_task_options *options);
+                                     const weft_task_options *options) WEFT_NONNULL(1, 3);
 
 /* ---- wakers -------------------------------------------------------------------------------- */
 
 /* Returns the waker of the task that is being polled.  Borrowed: valid until the poll returns. */
-WEFT_API weft_waker *weft_cx_waker(weft_cx *cx);
+WEFT_API weft_waker *weft_cx_waker(weft_cx *cx) WEFT_NONNULL(1);
 
 /* Adds a reference, which may be kept and passed to any thread, and must be dropped.  Returns the
  * same pointer. */
-WEFT_API weft_waker *weft_waker_ref(weft_waker *waker);
+WEFT_API weft_waker *weft_waker_ref(weft_waker *waker) WEFT_NONNULL(1);
 
 /* Wakes the task: it is polled at least once after this call.  May be called from any thread, any
  * number of times.  Does nothing if the task or its runtime has ended, or for NULL.  Never waits.
@@ -112,15 +111,17 @@ struct weft_future {
 
 /* Polls a future from inside a poll function; never waits.  Returns WEFT_POLL_PENDING, or
  * WEFT_POLL_READY with the future's result in *result. */
-WEFT_API weft_poll_result weft_future_poll(weft_future *future, weft_cx *cx, intptr_t *result);
+WEFT_API weft_poll_result weft_future_poll(weft_future *future, weft_cx *cx, intptr_t *result)
+    WEFT_NONNULL(1, 2, 3);
 
 /* Drops a future: it stops waiting, and what was granted to it meanwhile goes to the next waiter.
  * Does nothing if it was dropped before or was ready.  NULL is allowed.  Never waits. */
 WEFT_API void weft_future_drop(weft_future *future);
 
 /* Waits for a future in a green thread and returns its result, which is -ECANCELED or -ETIMEDOUT
- * only if the future itself returns that.  -EPERM: not in a green thread; -EINVAL: NULL. */
-WEFT_API intptr_t weft_future_await(weft_future *future);
+ * only if the future itself returns that.  -EPERM: not in a green thread; -EINVAL: a future of all
+ * zeros. */
+WEFT_API intptr_t weft_future_await(weft_future *future) WEFT_NONNULL(1);
 
 /* Waits for a point in time, as weft_sleep_until.  Result: 0, -ECANCELED, -ETIMEDOUT. */
 typedef struct weft_sleep_future {
@@ -128,7 +129,7 @@ typedef struct weft_sleep_future {
     uint64_t opaque[13];
 } weft_sleep_future;
 
-WEFT_API void weft_sleep_future_init(weft_sleep_future *future, weft_time at);
+WEFT_API void weft_sleep_future_init(weft_sleep_future *future, weft_time at) WEFT_NONNULL(1);
 
 /*
  * Waits for the end of a task, as weft_await, and takes over the handle.  Result: that of the task,
@@ -141,7 +142,8 @@ typedef struct weft_task_future {
     uint64_t opaque[22];
 } weft_task_future;
 
-WEFT_API void weft_task_future_init(weft_task_future *future, weft_task *task, bool cancels);
+WEFT_API void weft_task_future_init(weft_task_future *future, weft_task *task, bool cancels)
+    WEFT_NONNULL(1);
 
 /* ---- combining futures --------------------------------------------------------------------- */
 
@@ -178,7 +180,7 @@ typedef struct weft_join_future {
 } weft_join_future;
 
 WEFT_API void weft_join_future_init(weft_join_future *future, enum weft_join_kind kind,
-                                    weft_branch *branches, size_t count);
+                                    weft_branch *branches, size_t count) WEFT_NONNULL(1);
 
 /* A future with a time limit.  Result: that of the inner future, or -ETIMEDOUT after `at`; the
  * inner future is then dropped.  -ETIMEDOUT may also come from the task's own deadline, after which
@@ -190,7 +192,7 @@ typedef struct weft_timeout_future {
 } weft_timeout_future;
 
 WEFT_API void weft_timeout_future_init(weft_timeout_future *future, weft_future *inner,
-                                       weft_time at);
+                                       weft_time at) WEFT_NONNULL(1, 2);
 
 WEFT_END
 

@@ -131,18 +131,18 @@ typedef struct weft_runtime_options {
  * seconds.  Blocks the calling thread.
  *
  * Returns the result of fn, or
- * -EINVAL           no fn; or invalid options or environment, named in a line on stderr
+ * -EINVAL           invalid options or environment, named in a line on stderr
  * -ENOMEM, -EAGAIN  no memory, or the system starts no more threads
  * -EDEADLK          all tasks waited for each other
  * -EPERM            called from inside a task, or in a child process after fork
  */
-WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_runtime_options *options);
+WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_runtime_options *options)
+    WEFT_NONNULL(1);
 
 /*
  * Opens a runtime and starts its workers.  *out belongs to the caller until weft_runtime_close.
  *
- * -EINVAL           `out` is NULL, or invalid options or environment: see
- *                   weft_runtime_options_check
+ * -EINVAL           invalid options or environment: see weft_runtime_options_check
  * -ENOMEM, -EAGAIN  no memory, or the system starts no more threads
  * -EPERM            called in a child process after fork
  *
@@ -153,7 +153,8 @@ WEFT_API intptr_t weft_run(weft_fn fn, void *arg, const weft_runtime_options *op
  * the task's function ends the child with a message.  Descriptors are shared with the parent, as
  * after any fork.
  */
-WEFT_API int weft_runtime_open(weft_runtime **out, const weft_runtime_options *options);
+WEFT_API int weft_runtime_open(weft_runtime **out, const weft_runtime_options *options)
+    WEFT_NONNULL(1);
 
 /*
  * Cancels every task, waits for them up to timeout_ns (negative: no limit), and frees the runtime.
@@ -171,22 +172,21 @@ WEFT_API int weft_runtime_open(weft_runtime **out, const weft_runtime_options *o
  * -ETIMEDOUT   some tasks were forced
  * -EDEADLK     called from a task or a hook of this runtime: the close would wait for its own
  *              caller
- * -EINVAL      NULL
  * -EPERM       called in a child process after fork
  */
-WEFT_API int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns);
+WEFT_API int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns) WEFT_NONNULL(1);
 
 /* Spawns a task, as weft_spawn does, into `runtime`, from any thread or task.  May wait for
  * admission if the runtime has `spawn_waits`.  Errors: those of weft_spawn; -ESHUTDOWN: the runtime
  * is closing. */
 WEFT_API int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void *arg,
-                                const weft_task_options *options);
+                                const weft_task_options *options) WEFT_NONNULL(1, 3);
 
 /* Returns the runtime of the calling task; NULL outside a task.  Borrowed. */
 WEFT_API weft_runtime *weft_runtime_self(void);
 
-/* Returns the configured number of workers, without spares; 0 for NULL. */
-WEFT_API unsigned weft_runtime_workers(const weft_runtime *runtime);
+/* Returns the configured number of workers, without spares. */
+WEFT_API unsigned weft_runtime_workers(const weft_runtime *runtime) WEFT_NONNULL(1);
 
 /* Checks the options and the current environment as weft_runtime_open would.  Returns 0, or -EINVAL
  * with a sentence in `text` that names the option or the variable.  `text` may be NULL. */
@@ -204,12 +204,12 @@ WEFT_API int weft_runtime_options_check(const weft_runtime_options *options, cha
  * that waits until another runtime stands still keeps its own worker, which therefore does not
  * stand still itself.
  *
- * 0; -EINVAL: NULL; -EPERM: called in a child process after fork.
+ * 0; -EPERM: called in a child process after fork.
  */
-WEFT_API int weft_world_stop(weft_runtime *runtime);
+WEFT_API int weft_world_stop(weft_runtime *runtime) WEFT_NONNULL(1);
 /* Undoes one weft_world_stop of the same task or thread; the last one lets the workers run.
- * -EPERM: the caller did not stop it; -EINVAL: NULL. */
-WEFT_API int weft_world_start(weft_runtime *runtime);
+ * -EPERM: the caller did not stop it. */
+WEFT_API int weft_world_start(weft_runtime *runtime) WEFT_NONNULL(1);
 
 WEFT_END
 

@@ -34,33 +34,33 @@ typedef struct weft_scope {
 } weft_scope;
 
 /* Opens a scope owned by the calling green thread.  Never waits.  -EPERM: not inside a green
- * thread; -EINVAL: NULL, or options of an unknown size. */
-WEFT_API int weft_scope_open(weft_scope *scope, const weft_scope_options *options);
+ * thread; -EINVAL: options of an unknown size. */
+WEFT_API int weft_scope_open(weft_scope *scope, const weft_scope_options *options) WEFT_NONNULL(1);
 
 /* Starts fn(arg) as a task of the scope, without a handle.  May be called by any task of the
  * owner's runtime while the scope is open.  -ECANCELED: the scope was cancelled; -EINVAL: the scope
- * is closed, or no function; -EPERM: not inside a task of the owner's runtime; -ENOMEM, -EAGAIN,
- * -ESHUTDOWN: as weft_spawn. */
-WEFT_API int weft_scope_go(weft_scope *scope, weft_fn fn, void *arg);
+ * is closed; -EPERM: not inside a task of the owner's runtime; -ENOMEM, -EAGAIN, -ESHUTDOWN: as
+ * weft_spawn. */
+WEFT_API int weft_scope_go(weft_scope *scope, weft_fn fn, void *arg) WEFT_NONNULL(1, 2);
 /* weft_scope_go with the options of weft_spawn.  Errors: those of weft_scope_go and weft_spawn. */
 WEFT_API int weft_scope_spawn(weft_scope *scope, weft_fn fn, void *arg,
-                              const weft_task_options *options);
+                              const weft_task_options *options) WEFT_NONNULL(1, 2);
 
 /* Cancels all tasks of the scope.  weft_scope_close then returns `error` (a negative errno), unless
  * an error came before.  May be called from any task or thread; does not wait.  -EINVAL: `error` is
  * not negative, or the scope is not open; no task was cancelled. */
-WEFT_API int weft_scope_cancel(weft_scope *scope, int error);
+WEFT_API int weft_scope_cancel(weft_scope *scope, int error) WEFT_NONNULL(1);
 
 /* Waits for all tasks of the scope and closes it.  If the owner is cancelled or its deadline passes
  * meanwhile, the call cancels the tasks of the scope and still waits until all have ended.
  * Restores the deadline that the owner had at the open.  Returns 0 or the first error; -EPERM: the
  * caller is not the owner; -EINVAL: not the innermost open scope, or a cleanup that was pushed
  * after the open is not popped. */
-WEFT_API int weft_scope_close(weft_scope *scope);
+WEFT_API int weft_scope_close(weft_scope *scope) WEFT_NONNULL(1);
 
 /* Closes the scope if it is open and ignores its error: for
  * __attribute__((cleanup(weft_scope_auto_close))). */
-WEFT_API void weft_scope_auto_close(weft_scope *scope);
+WEFT_API void weft_scope_auto_close(weft_scope *scope) WEFT_NONNULL(1);
 
 WEFT_END
 

@@ -51,14 +51,14 @@ WEFT_API int weft_signals_block(const sigset_t *set);
  * threads may wait for the same signals or for others; each signal is taken by one of them.  A
  * signal that arrives while no task waits stays pending.
  *
- * -EINVAL      NULL or an empty set
+ * -EINVAL      an empty set
  * -EPERM       one of them was never passed to weft_signals_block; or the caller is a non-worker
  *              thread that has not blocked one of them
  * -ECANCELED, -ETIMEDOUT   no signal was taken
  * -EAGAIN      in a poll task: none is pending
  * -EMFILE, -ENFILE, -ENOMEM   no descriptor to wait with
  */
-WEFT_API int weft_signal_wait(const sigset_t *set, siginfo_t *info);
+WEFT_API int weft_signal_wait(const sigset_t *set, siginfo_t *info) WEFT_NONNULL(1);
 
 /*
  * weft_signal_wait as a case of weft_select, for green threads.  The signal is taken only if the
@@ -113,7 +113,7 @@ typedef struct weft_scope_drain_options {
  *              all tasks were cancelled
  */
 WEFT_API int weft_scope_drain(weft_scope *scope, int listener,
-                              const weft_scope_drain_options *options);
+                              const weft_scope_drain_options *options) WEFT_NONNULL(1);
 
 #endif
 

@@ -56,22 +56,21 @@ typedef struct weft_mutex {
  * Locks the mutex; waits until it can.
  *
  * 0            the caller holds it
- * -EINVAL      NULL
  * -EDEADLK     the caller holds it already
  * -ECANCELED   the task was cancelled; the mutex is not held
  * -ETIMEDOUT   the task's deadline passed; the mutex is not held
  */
-WEFT_API int weft_mutex_lock(weft_mutex *mutex);
+WEFT_API int weft_mutex_lock(weft_mutex *mutex) WEFT_NONNULL(1);
 
 /* Locks the mutex if it is free; never waits.  Returns 0; -EAGAIN: another holder has it; -EDEADLK:
- * the caller holds it already; -EINVAL: NULL. */
-WEFT_API int weft_mutex_try_lock(weft_mutex *mutex);
+ * the caller holds it already. */
+WEFT_API int weft_mutex_try_lock(weft_mutex *mutex) WEFT_NONNULL(1);
 
-/* Unlocks the mutex; never waits.  -EPERM: the caller does not hold it; -EINVAL: NULL. */
-WEFT_API int weft_mutex_unlock(weft_mutex *mutex);
+/* Unlocks the mutex; never waits.  -EPERM: the caller does not hold it. */
+WEFT_API int weft_mutex_unlock(weft_mutex *mutex) WEFT_NONNULL(1);
 
-/* Returns 1 if the mutex is locked at this moment, else 0.  -EINVAL: NULL. */
-WEFT_API int weft_mutex_is_locked(const weft_mutex *mutex);
+/* Returns 1 if the mutex is locked at this moment, else 0. */
+WEFT_API int weft_mutex_is_locked(const weft_mutex *mutex) WEFT_NONNULL(1);
 
 /* ---- rwlock ---------------------------------------------------------------------------------- */
 
@@ -95,22 +94,21 @@ typedef struct weft_rwlock {
  * Lock it for reading, or for writing; wait until they can.
  *
  * 0            the caller holds it
- * -EINVAL      NULL
  * -EDEADLK     the caller holds the write lock already
  * -ECANCELED   the task was cancelled; the lock is not held
  * -ETIMEDOUT   the task's deadline passed; the lock is not held
  */
-WEFT_API int weft_rwlock_rdlock(weft_rwlock *rwlock);
-WEFT_API int weft_rwlock_wrlock(weft_rwlock *rwlock);
+WEFT_API int weft_rwlock_rdlock(weft_rwlock *rwlock) WEFT_NONNULL(1);
+WEFT_API int weft_rwlock_wrlock(weft_rwlock *rwlock) WEFT_NONNULL(1);
 
 /* Lock it for reading, or for writing, if that is possible at once; never wait.  Return 0; -EAGAIN:
- * it is locked, also by the caller, or others wait for it; -EINVAL: NULL. */
-WEFT_API int weft_rwlock_try_rdlock(weft_rwlock *rwlock);
-WEFT_API int weft_rwlock_try_wrlock(weft_rwlock *rwlock);
+ * it is locked, also by the caller, or others wait for it. */
+WEFT_API int weft_rwlock_try_rdlock(weft_rwlock *rwlock) WEFT_NONNULL(1);
+WEFT_API int weft_rwlock_try_wrlock(weft_rwlock *rwlock) WEFT_NONNULL(1);
 
 /* Releases one read lock, or the caller's write lock; never waits.  -EPERM: another holder has the
- * write lock, or it is not locked; -EINVAL: NULL. */
-WEFT_API int weft_rwlock_unlock(weft_rwlock *rwlock);
+ * write lock, or it is not locked. */
+WEFT_API int weft_rwlock_unlock(weft_rwlock *rwlock) WEFT_NONNULL(1);
 
 /* ---- semaphore ------------------------------------------------------------------------------- */
 
@@ -128,30 +126,30 @@ typedef struct weft_sem {
 #define WEFT_SEM_INIT(permits) {{(uint64_t)(uint32_t)(permits) << 1, 0, 0, 0}}
 /* clang-format on */
 
-/* Initialises a semaphore that is not static, before its first use.  -EINVAL: NULL. */
-WEFT_API int weft_sem_init(weft_sem *sem, uint32_t permits);
+/* Initialises a semaphore that is not static, before its first use. */
+WEFT_API int weft_sem_init(weft_sem *sem, uint32_t permits) WEFT_NONNULL(1);
 
 /*
  * Takes `count` permits at once; waits until that many are free and all earlier waiters are served.
  * A small request does not overtake an earlier large one.
  *
  * 0            the caller has the permits
- * -EINVAL      NULL, or a count of 0
+ * -EINVAL      a count of 0
  * -ECANCELED   the task was cancelled; no permit was taken
  * -ETIMEDOUT   the task's deadline passed; no permit was taken
  */
-WEFT_API int weft_sem_acquire(weft_sem *sem, uint32_t count);
+WEFT_API int weft_sem_acquire(weft_sem *sem, uint32_t count) WEFT_NONNULL(1);
 
 /* Takes `count` permits if they are free; never waits.  Returns 0; -EAGAIN: there are fewer, or
- * others wait; -EINVAL: NULL, or a count of 0. */
-WEFT_API int weft_sem_try_acquire(weft_sem *sem, uint32_t count);
+ * others wait; -EINVAL: a count of 0. */
+WEFT_API int weft_sem_try_acquire(weft_sem *sem, uint32_t count) WEFT_NONNULL(1);
 
-/* Adds `count` permits; never waits.  -EINVAL: NULL, or a count of 0; -EOVERFLOW: there would be
- * more than WEFT_SEM_PERMITS_MAX; no permit was added. */
-WEFT_API int weft_sem_release(weft_sem *sem, uint32_t count);
+/* Adds `count` permits; never waits.  -EINVAL: a count of 0; -EOVERFLOW: there would be more than
+ * WEFT_SEM_PERMITS_MAX; no permit was added. */
+WEFT_API int weft_sem_release(weft_sem *sem, uint32_t count) WEFT_NONNULL(1);
 
-/* Returns the number of free permits at this moment.  -EINVAL: NULL. */
-WEFT_API int64_t weft_sem_permits(const weft_sem *sem);
+/* Returns the number of free permits at this moment. */
+WEFT_API int64_t weft_sem_permits(const weft_sem *sem) WEFT_NONNULL(1);
 
 /* ---- condition variable ---------------------------------------------------------------------- */
 
@@ -170,17 +168,15 @@ typedef struct weft_cond {
  *     }
  *
  * 0            it was signalled
- * -EINVAL      NULL
  * -EPERM       the caller does not hold the mutex
  * -ECANCELED   the task was cancelled; the mutex is held
  * -ETIMEDOUT   the task's deadline passed; the mutex is held
  */
-WEFT_API int weft_cond_wait(weft_cond *cond, weft_mutex *mutex);
+WEFT_API int weft_cond_wait(weft_cond *cond, weft_mutex *mutex) WEFT_NONNULL(1, 2);
 
-/* Wake the longest waiter, or all waiters.  May be called with or without the mutex; never wait.
- * -EINVAL: NULL. */
-WEFT_API int weft_cond_signal(weft_cond *cond);
-WEFT_API int weft_cond_broadcast(weft_cond *cond);
+/* Wake the longest waiter, or all waiters.  May be called with or without the mutex; never wait. */
+WEFT_API int weft_cond_signal(weft_cond *cond) WEFT_NONNULL(1);
+WEFT_API int weft_cond_broadcast(weft_cond *cond) WEFT_NONNULL(1);
 
 WEFT_END
 

@@ -57,20 +57,22 @@ typedef struct weft_task_options {
  * runtime is reached, the runtime is closing, or the caller is not a task.  The caller must await
  * or drop the handle: a forgotten handle keeps the task's memory, and its failure is never
  * reported.  To start a task without a handle: weft_spawn(NULL, fn, arg, NULL). */
-WEFT_API weft_task *weft_go(weft_fn fn, void *arg) __attribute__((warn_unused_result));
+WEFT_API weft_task *weft_go(weft_fn fn, void *arg) WEFT_NONNULL(1)
+    __attribute__((warn_unused_result));
 
 /*
  * Starts fn(arg) as a new task with options.  *out receives a handle; with `out` NULL the task is
  * detached.  Waits only if the runtime has `spawn_waits` and a limit is reached.
  *
- * -EINVAL      no function, a stack size or priority out of range, an arg_copy without arg, options
- *              of an unknown size
+ * -EINVAL      a stack size or priority out of range, an arg_copy without arg, options of an
+ *              unknown size
  * -ENOMEM      no memory
  * -EAGAIN      a limit of the runtime is reached
  * -ESHUTDOWN   the runtime is closing
  * -EPERM       the caller is not a task: use weft_runtime_spawn
  */
-WEFT_API int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_options *options);
+WEFT_API int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_options *options)
+    WEFT_NONNULL(2);
 
 /*
  * Waits for the end of the task, consumes the handle and returns the task's result.
@@ -81,7 +83,7 @@ WEFT_API int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_
  *                          consumed
  *
  * NULL is allowed, so weft_await(weft_go(...)) needs no check in between.  For NULL a task gets the
- * error of its last weft_go that failed (-ENOMEM, -EAGAIN, -ESHUTDOWN, -EINVAL), or -ENOMEM if none
+ * error of its last weft_go that failed (-ENOMEM, -EAGAIN, -ESHUTDOWN), or -ENOMEM if none
  * has failed.  Outside of tasks, where weft_go always returns NULL, the result is -EPERM.
  *
  * The message of weft_fail is freed with the last handle; to read it use weft_join and
@@ -91,12 +93,12 @@ WEFT_API intptr_t weft_await(weft_task *task);
 
 /* Waits for the end of the task and keeps the handle; several tasks and threads may join one task.
  * Returns 0 and stores the task's result in *result, which may be NULL.  Errors: -ECANCELED,
- * -ETIMEDOUT: the caller was interrupted; -EDEADLK: the task is the caller; -EINVAL: NULL. */
-WEFT_API int weft_join(weft_task *task, intptr_t *result);
+ * -ETIMEDOUT: the caller was interrupted; -EDEADLK: the task is the caller. */
+WEFT_API int weft_join(weft_task *task, intptr_t *result) WEFT_NONNULL(1);
 
-/* Returns 0 and the result in *result (may be NULL) if the task has ended; -EAGAIN if it has not;
- * -EINVAL for NULL.  Never waits.  Keeps the handle. */
-WEFT_API int weft_try_join(weft_task *task, intptr_t *result);
+/* Returns 0 and the result in *result (may be NULL) if the task has ended; -EAGAIN if it has not.
+ * Never waits.  Keeps the handle. */
+WEFT_API int weft_try_join(weft_task *task, intptr_t *result) WEFT_NONNULL(1);
 
 /*
  * Waits for all tasks, consumes all handles and, if `results` is not NULL, stores the result of
@@ -105,8 +107,8 @@ WEFT_API int weft_try_join(weft_task *task, intptr_t *result);
  *
  * Returns 0, or the error of the first failed task in array order; -ECANCELED, -ETIMEDOUT: the
  * caller was interrupted, the handles are consumed and the tasks continue; -EDEADLK: the caller is
- * one of the tasks; -EINVAL: `tasks` is NULL; -EPERM: in a child process after fork.  With the last
- * three the caller keeps the handles.
+ * one of the tasks; -EPERM: in a child process after fork.  With the last
+ * two the caller keeps the handles.
  */
 WEFT_API int weft_await_all(weft_task **tasks, size_t count, intptr_t *results);
 
@@ -127,15 +129,15 @@ WEFT_API int weft_await_first(weft_task **tasks, size_t count, intptr_t *result)
 
 /* Adds a handle of the same task, to be dropped or awaited on its own.  Returns its argument, which
  * must not be NULL. */
-WEFT_API weft_task *weft_task_ref(weft_task *task);
+WEFT_API weft_task *weft_task_ref(weft_task *task) WEFT_NONNULL(1);
 
 /* Consumes the handle; the task continues.  NULL is allowed.  Never waits. */
 WEFT_API void weft_task_unref(weft_task *task);
 
 /* Cancels the task: its current wait and all later waits return -ECANCELED, except while the task
  * is shielded (weft_shield_begin).  Does not wait for the task.  Returns 0, also if the task has
- * ended; -EINVAL for NULL. */
-WEFT_API int weft_cancel(weft_task *task);
+ * ended. */
+WEFT_API int weft_cancel(weft_task *task) WEFT_NONNULL(1);
 
 /* Cancellation point for loops that compute.  Yields if the task has used up its budget or another
  * worker requested it.  Returns 0, or -ECANCELED or -ETIMEDOUT as a wait would.  Outside a task it
@@ -188,10 +190,11 @@ typedef struct weft_cleanup {
 
 /* Pushes a cleanup on the calling task's list.  Only inside a green thread: any other caller ends
  * the process with a message. */
-WEFT_API void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg);
+WEFT_API void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
+    WEFT_NONNULL(1, 2);
 /* Removes the newest cleanup, which `cleanup` must be; runs it if `run` is true.  Only inside a
  * green thread. */
-WEFT_API void weft_cleanup_pop(weft_cleanup *cleanup, bool run);
+WEFT_API void weft_cleanup_pop(weft_cleanup *cleanup, bool run) WEFT_NONNULL(1);
 
 /* Ends the calling task from any call depth with the result `error` (a negative errno) and a
  * message.  Runs the task's cleanups first, newest first, behind a shield; they may wait.  If a
@@ -202,8 +205,8 @@ WEFT_API void weft_fail(int error, const char *format, ...)
 
 /* Copies the weft_fail message of a task that has ended to `text`, "" if there is none, truncated
  * to text_size bytes with the final '\0'.  Returns the length of the whole message without the
- * '\0'.  -EAGAIN: the task has not ended; -EINVAL: NULL. */
-WEFT_API int weft_task_message(const weft_task *task, char *text, size_t text_size);
+ * '\0'.  -EAGAIN: the task has not ended. */
+WEFT_API int weft_task_message(const weft_task *task, char *text, size_t text_size) WEFT_NONNULL(1);
 
 /* ---- task-local storage ---------------------------------------------------------------------- */
 
@@ -211,8 +214,8 @@ typedef uint32_t weft_key;
 
 /* Creates a key for the whole process; keys are never freed.  At the end of each task `destroy`, if
  * not NULL, is called with the task's value unless that is NULL.  -EAGAIN: there are 64 keys
- * already; -EINVAL: `out` is NULL. */
-WEFT_API int weft_key_create(weft_key *out, void (*destroy)(void *value));
+ * already. */
+WEFT_API int weft_key_create(weft_key *out, void (*destroy)(void *value)) WEFT_NONNULL(1);
 
 /* Returns the address of the calling task's value for the key; the value is NULL at first.  Returns
  * NULL if there is no memory, the key does not exist, or the caller is not a task. */
@@ -286,8 +289,8 @@ typedef struct weft_task_info {
     bool is_detached;
 } weft_task_info;
 
-/* Fills *out with a snapshot of the task.  Never waits.  -EINVAL: NULL. */
-WEFT_API int weft_task_get_info(const weft_task *task, weft_task_info *out);
+/* Fills *out with a snapshot of the task.  Never waits. */
+WEFT_API int weft_task_get_info(const weft_task *task, weft_task_info *out) WEFT_NONNULL(1, 2);
 
 /* Returns the name of the state, such as "blocked"; never NULL. */
 WEFT_API const char *weft_task_state_name(enum weft_task_state state);

@@ -66,10 +66,10 @@ typedef struct weft_interval {
  * Initialises an interval; its first tick comes one period from now.
  *
  * 0
- * -EINVAL   NULL, a period that is not positive, or an unknown enum weft_missed
+ * -EINVAL   a period that is not positive, or an unknown enum weft_missed
  */
-WEFT_API int weft_interval_init(weft_interval *interval, int64_t period_ns,
-                                enum weft_missed missed);
+WEFT_API int weft_interval_init(weft_interval *interval, int64_t period_ns, enum weft_missed missed)
+    WEFT_NONNULL(1);
 
 /*
  * Waits for the next tick.
@@ -82,11 +82,11 @@ WEFT_API int weft_interval_init(weft_interval *interval, int64_t period_ns,
  *
  * > 0          the number of ticks since the last call: 1, or with WEFT_MISSED_SKIP one more for
  *              each tick that was left out
- * -EINVAL      NULL, or not initialised
+ * -EINVAL      not initialised
  * -ECANCELED   the task was cancelled
  * -ETIMEDOUT   the task's deadline came first; the tick is still to come
  */
-WEFT_API int64_t weft_interval_wait(weft_interval *interval);
+WEFT_API int64_t weft_interval_wait(weft_interval *interval) WEFT_NONNULL(1);
 
 WEFT_END
 

@@ -91,10 +91,12 @@ static weft_poll_result join_poll(weft_cx *cx, weft_future *future, intptr_t *re
 void weft_join_future_init(weft_join_future *future, enum weft_join_kind kind,
                            weft_branch *branches, size_t count)
 {
+    WF_NOT_NULL(future, "weft_join_future_init: future is NULL");
+    WF_RULE_CHECKED(count == 0 || branches != NULL, "weft_join_future_init: branches is NULL");
     *future = (weft_join_future){
         .future = {.poll = join_poll, .drop = join_drop},
         .branches = branches,
-        .count = branches != NULL ? count : 0,
+        .count = count,
         .kind = kind,
     };
 }
@@ -137,6 +139,8 @@ static weft_poll_result timeout_poll(weft_cx *cx, weft_future *future, intptr_t 
 
 void weft_timeout_future_init(weft_timeout_future *future, weft_future *inner, weft_time at)
 {
+    WF_NOT_NULL(future, "weft_timeout_future_init: future is NULL");
+    WF_NOT_NULL(inner, "weft_timeout_future_init: inner is NULL");
     *future = (weft_timeout_future){.future = {.poll = timeout_poll, .drop = timeout_drop},
                                     .inner = inner};
     weft_sleep_future_init(&future->clock, at);

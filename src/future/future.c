@@ -31,7 +31,8 @@ void weft_future_drop(weft_future *future)
 intptr_t weft_future_await(weft_future *future)
 {
     struct weft_task *self = wf_task_self();
-    if (future == NULL || future->poll == NULL) {
+    WF_NOT_NULL(future, "weft_future_await: future is NULL");
+    if (future->poll == NULL) {
         return -EINVAL;
     }
     if (self == NULL || self->body == WF_BODY_POLL) {
@@ -333,6 +334,8 @@ static const struct wf_future_ops work_ops = {.begin = work_future_begin,
 void weft_blocking_call_future(weft_wait_future *future, weft_fn fn, void *arg,
                                void (*release)(void *arg))
 {
+    WF_NOT_NULL(future, "weft_blocking_call_future: future is NULL");
+    WF_NOT_NULL(fn, "weft_blocking_call_future: fn is NULL");
     struct work_future *work = (struct work_future *)(void *)future;
     *work = (struct work_future){.fn = fn, .arg = arg, .release = release};
     wf_future_base_init(&work->base, &work_ops, WEFT_NEVER);

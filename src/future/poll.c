@@ -92,8 +92,7 @@ void wf_cx_refund(struct weft_cx *cx)
 
 static int spawn_poll(weft_runtime *runtime, weft_task **out, struct wf_spawn *spawn)
 {
-    if (spawn->fn == NULL || spawn->state_size > WEFT_POLL_STATE_MAX ||
-        (spawn->arg == NULL && spawn->state_size > 0)) {
+    if (spawn->state_size > WEFT_POLL_STATE_MAX) {
         return -EINVAL;
     }
     spawn->poll_init = poll_init;
@@ -109,6 +108,8 @@ static void *poll_state(const void *state)
 int weft_spawn_poll(weft_task **out, weft_poll_fn fn, const void *state, size_t size,
                     const weft_task_options *options)
 {
+    WF_NOT_NULL(fn, "weft_spawn_poll: fn is NULL");
+    WF_RULE_CHECKED(size == 0 || state != NULL, "weft_spawn_poll: state is NULL");
     struct wf_worker *worker = wf_worker_self();
     struct wf_spawn spawn = {
         .fn = (weft_fn)(void (*)(void))fn,
@@ -123,6 +124,9 @@ int weft_spawn_poll(weft_task **out, weft_poll_fn fn, const void *state, size_t 
 int weft_runtime_spawn_poll(weft_runtime *runtime, weft_task **out, weft_poll_fn fn,
                             const void *state, size_t size, const weft_task_options *options)
 {
+    WF_NOT_NULL(runtime, "weft_runtime_spawn_poll: runtime is NULL");
+    WF_NOT_NULL(fn, "weft_runtime_spawn_poll: fn is NULL");
+    WF_RULE_CHECKED(size == 0 || state != NULL, "weft_runtime_spawn_poll: state is NULL");
     struct wf_spawn spawn = {
         .fn = (weft_fn)(void (*)(void))fn,
         .arg = poll_state(state),
@@ -133,7 +137,7 @@ int weft_runtime_spawn_poll(weft_runtime *runtime, weft_task **out, weft_poll_fn
     if (wf_is_forked()) {
         return -EPERM;
     }
-    return runtime != NULL ? spawn_poll(runtime, out, &spawn) : -EINVAL;
+    return spawn_poll(runtime, out, &spawn);
 }
 
 /* ---- wakers -------------------------------------------------------------------------------- */

@@ -162,7 +162,9 @@ static intptr_t run_start(void *arg)
 
 int weft_child_spawn(weft_child **out, const weft_child_options *options)
 {
-    if (out == NULL || options == NULL || options->argv == NULL || options->argv[0] == NULL ||
+    WF_NOT_NULL(out, "weft_child_spawn: out is NULL");
+    WF_NOT_NULL(options, "weft_child_spawn: options is NULL");
+    if (options->argv == NULL || options->argv[0] == NULL ||
         (options->size != 0 && options->size != sizeof(*options)) || options->group < -1) {
         return -EINVAL;
     }

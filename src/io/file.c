@@ -177,9 +177,7 @@ int weft_open(const char *path, int flags, mode_t mode)
 {
     struct open_call call = {.path = path, .flags = flags, .mode = mode, .fd = -1};
     struct wf_undo_hook hook;
-    if (path == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(path, "weft_open: path is NULL");
     wf_undo_hook_add(&hook, open_undo, &call);
     const int rc = (int)wf_call_blocking(run_open, &call);
     wf_undo_hook_remove(&hook);

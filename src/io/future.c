@@ -45,6 +45,9 @@ static intptr_t fd_future_begin(struct wf_future_wait *wait, struct weft_task *s
 {
     struct wf_fd_op op;
     (void)self;
+    if (wait->count != POLLIN && wait->count != POLLOUT) {
+        return -EINVAL;
+    }
     const int rc = wf_fd_op_begin(&op, (int)(intptr_t)wait->item);
     return rc != 0 ? rc : fd_future_poll(&op, wait);
 }
@@ -74,10 +77,8 @@ static const struct wf_future_kind fd_future_kind = {fd_future_begin, fd_future_
 
 void weft_fd_wait_future(weft_wait_future *future, int fd, int events)
 {
-    const bool is_valid = events == POLLIN || events == POLLOUT;
-    /* The object is only compared with NULL, which gives -EINVAL. */
-    struct wf_future_wait *wait =
-        wf_future_set_up(future, &fd_future_kind, is_valid ? future : NULL);
+    WF_NOT_NULL(future, "weft_fd_wait_future: future is NULL");
+    struct wf_future_wait *wait = wf_future_set_up(future, &fd_future_kind, NULL);
     wait->item = (void *)(intptr_t)fd;
     wait->count = (uint32_t)events;
 }

@@ -122,6 +122,7 @@ static int signal_wait_task(const sigset_t *set, siginfo_t *info)
 
 int weft_signal_wait(const sigset_t *set, siginfo_t *info)
 {
+    WF_NOT_NULL(set, "weft_signal_wait: set is NULL");
     struct weft_task *self = wf_task_self();
     int rc = wf_signals_check(set);
     if (rc != 0) {

@@ -19,9 +19,7 @@ static WF_ATOMIC(uint32_t) key_count;
 
 int weft_key_create(weft_key *out, void (*destroy)(void *value))
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_key_create: out is NULL");
     uint32_t key = wf_load_relaxed(&key_count); /* relaxed: the CAS decides */
     do {                                        /* ends: each lost CAS is a new key */
         if (key >= WF_KEYS_MAX) {

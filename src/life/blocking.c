@@ -412,9 +412,7 @@ void wf_blocking_leave(struct wf_blocking *pool, struct wf_job *job)
 intptr_t weft_blocking_call(weft_fn fn, void *arg)
 {
     struct weft_task *self = wf_task_self();
-    if (fn == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(fn, "weft_blocking_call: fn is NULL");
     if (self == NULL) {
         return fn(arg);
     }

@@ -32,7 +32,8 @@ void weft_cleanup_push(weft_cleanup *cleanup, void (*fn)(void *arg), void *arg)
 {
     struct weft_task *self = wf_task_self();
     WF_RULE(self != NULL && self->body != WF_BODY_POLL, "weft_cleanup_push: not in a green thread");
-    WEFT_CHECK(fn != NULL);
+    WF_NOT_NULL(cleanup, "weft_cleanup_push: cleanup is NULL");
+    WF_NOT_NULL(fn, "weft_cleanup_push: fn is NULL");
     *cleanup = (weft_cleanup){.fn = fn, .arg = arg, .next = self->cleanups};
     self->cleanups = cleanup;
     self->is_bare = false;
@@ -112,9 +113,8 @@ size_t wf_message_copy(const struct weft_task *task, char *text, size_t text_siz
 
 int weft_task_message(const weft_task *task, char *text, size_t text_size)
 {
-    if (task == NULL || (text == NULL && text_size > 0)) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(task, "weft_task_message: task is NULL");
+    WF_RULE_CHECKED(text_size == 0 || text != NULL, "weft_task_message: text is NULL");
     if (!wf_state_is_complete(&task->state)) {
         return -EAGAIN;
     }

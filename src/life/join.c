@@ -334,9 +334,7 @@ intptr_t weft_await(weft_task *task)
 
 int weft_join(weft_task *task, intptr_t *result)
 {
-    if (task == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(task, "weft_join: task is NULL");
     WF_RULE(wf_is_live_handle(task), "weft_join: handle already released");
     int rc = join_wait_end(task, HANDLE_STAYS);
     if (rc == 0) {
@@ -350,9 +348,7 @@ int weft_join(weft_task *task, intptr_t *result)
 
 int weft_try_join(weft_task *task, intptr_t *result)
 {
-    if (task == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(task, "weft_try_join: task is NULL");
     WF_RULE(wf_is_live_handle(task), "weft_try_join: handle already released");
     if (!wf_state_is_complete(&task->state)) {
         return -EAGAIN;
@@ -391,13 +387,10 @@ void weft_task_unref(weft_task *task)
 
 /* ---- waiting for several ------------------------------------------------------------------- */
 
-/* [any]  The checks before a wait.  -EINVAL: no array; -EDEADLK: the caller is one of the tasks;
+/* [any]  The checks before a wait.  -EDEADLK: the caller is one of the tasks;
  * -EPERM: the process was made by fork(2). */
 static int check_several(weft_task **tasks, size_t count)
 {
-    if (tasks == NULL && count > 0) {
-        return -EINVAL;
-    }
     struct weft_task *self = wf_task_self();
     if (self == NULL && wf_is_forked()) {
         return -EPERM;
@@ -412,6 +405,7 @@ static int check_several(weft_task **tasks, size_t count)
 
 int weft_await_all(weft_task **tasks, size_t count, intptr_t *results)
 {
+    WF_RULE_CHECKED(count == 0 || tasks != NULL, "weft_await_all: tasks is NULL");
     int rc = check_several(tasks, count);
     if (rc != 0) {
         return rc;
@@ -549,6 +543,7 @@ static void race_end(struct weft_task *self, struct taken_handles *taken, size_t
 
 int weft_await_first(weft_task **tasks, size_t count, intptr_t *result)
 {
+    WF_RULE_CHECKED(count == 0 || tasks != NULL, "weft_await_first: tasks is NULL");
     int rc = check_several(tasks, count);
     if (rc != 0 || count == 0 || count > INT32_MAX) {
         return rc != 0 ? rc : -EINVAL;

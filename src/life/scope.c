@@ -45,8 +45,8 @@ static void close_by_cleanup(void *arg);
 int weft_scope_open(weft_scope *out, const weft_scope_options *options)
 {
     struct weft_task *self = wf_task_self();
-    if (out == NULL ||
-        (options != NULL && options->size != 0 && options->size != sizeof(*options))) {
+    WF_NOT_NULL(out, "weft_scope_open: scope is NULL");
+    if (options != NULL && options->size != 0 && options->size != sizeof(*options)) {
         return -EINVAL;
     }
     if (self == NULL || self->body == WF_BODY_POLL) {
@@ -89,9 +89,11 @@ static void cancel_locked(struct wf_scope *scope, int error)
 
 int weft_scope_spawn(weft_scope *out, weft_fn fn, void *arg, const weft_task_options *options)
 {
-    struct wf_scope *scope = out != NULL ? scope_of(out) : NULL;
+    WF_NOT_NULL(out, "weft_scope_spawn: scope is NULL");
+    WF_NOT_NULL(fn, "weft_scope_spawn: fn is NULL");
+    struct wf_scope *scope = scope_of(out);
     struct wf_worker *worker = wf_worker_self();
-    if (scope == NULL || scope->owner == NULL) {
+    if (scope->owner == NULL) {
         return -EINVAL;
     }
     /* The owner's wait counts as one for tasks of its own runtime (quiescence.c). */
@@ -126,13 +128,16 @@ int weft_scope_spawn(weft_scope *out, weft_fn fn, void *arg, const weft_task_opt
 
 int weft_scope_go(weft_scope *scope, weft_fn fn, void *arg)
 {
+    WF_NOT_NULL(scope, "weft_scope_go: scope is NULL");
+    WF_NOT_NULL(fn, "weft_scope_go: fn is NULL");
     return weft_scope_spawn(scope, fn, arg, NULL);
 }
 
 int weft_scope_cancel(weft_scope *out, int error)
 {
-    struct wf_scope *scope = out != NULL ? scope_of(out) : NULL;
-    if (scope == NULL || scope->owner == NULL || error >= 0) {
+    WF_NOT_NULL(out, "weft_scope_cancel: scope is NULL");
+    struct wf_scope *scope = scope_of(out);
+    if (scope->owner == NULL || error >= 0) {
         return -EINVAL;
     }
     wf_lock_acquire(&scope->lock);
@@ -207,9 +212,10 @@ static int close_innermost(struct weft_task *self, struct wf_scope *scope)
 
 int weft_scope_close(weft_scope *out)
 {
-    struct wf_scope *scope = out != NULL ? scope_of(out) : NULL;
+    WF_NOT_NULL(out, "weft_scope_close: scope is NULL");
+    struct wf_scope *scope = scope_of(out);
     struct weft_task *self = wf_task_self();
-    if (scope == NULL || scope->owner == NULL) {
+    if (scope->owner == NULL) {
         return -EINVAL;
     }
     if (scope->owner != self) {
@@ -224,7 +230,8 @@ int weft_scope_close(weft_scope *out)
 
 void weft_scope_auto_close(weft_scope *out)
 {
-    if (out != NULL && scope_of(out)->owner != NULL) {
+    WF_NOT_NULL(out, "weft_scope_auto_close: scope is NULL");
+    if (scope_of(out)->owner != NULL) {
         (void)weft_scope_close(out); /* this form of close has no result */
     }
 }

@@ -64,7 +64,8 @@ int weft_sleep(int64_t ns)
 
 int weft_interval_init(weft_interval *interval, int64_t period_ns, enum weft_missed missed)
 {
-    if (interval == NULL || period_ns <= 0 || (unsigned)missed > WEFT_MISSED_SKIP) {
+    WF_NOT_NULL(interval, "weft_interval_init: interval is NULL");
+    if (period_ns <= 0 || (unsigned)missed > WEFT_MISSED_SKIP) {
         return -EINVAL;
     }
     *interval = (weft_interval){
@@ -74,7 +75,8 @@ int weft_interval_init(weft_interval *interval, int64_t period_ns, enum weft_mis
 
 int64_t weft_interval_wait(weft_interval *interval)
 {
-    if (interval == NULL || interval->period_ns <= 0) {
+    WF_NOT_NULL(interval, "weft_interval_wait: interval is NULL");
+    if (interval->period_ns <= 0) {
         return -EINVAL;
     }
     int rc = weft_sleep_until(interval->next);

@@ -32,9 +32,6 @@ static uint64_t id_take(struct wf_worker *worker)
 static int options_check(const struct wf_spawn *spawn)
 {
     const weft_task_options *options = spawn->options;
-    if (spawn->fn == NULL) {
-        return -EINVAL;
-    }
     if (options == NULL) {
         return 0;
     }
@@ -277,7 +274,7 @@ int wf_task_spawn(weft_runtime *runtime, const struct wf_spawn *spawn, struct we
 
 /* The errors of weft_go.  The task keeps the index of the last one; 0, as in a new task, is
  * -ENOMEM. */
-static const int go_errors[] = {-ENOMEM, -EAGAIN, -ESHUTDOWN, -EINVAL, -ECANCELED, -ETIMEDOUT};
+static const int go_errors[] = {-ENOMEM, -EAGAIN, -ESHUTDOWN, -ECANCELED, -ETIMEDOUT};
 enum { GO_ERROR_SHIFT = 4, GO_ERROR_COUNT = sizeof(go_errors) / sizeof(go_errors[0]) };
 _Static_assert(GO_ERROR_COUNT <= 1 << (8 - GO_ERROR_SHIFT), "the index fits into the marks");
 
@@ -321,8 +318,9 @@ weft_task *weft_go(weft_fn fn, void *arg)
     struct wf_worker *worker = wf_worker_self();
     const struct wf_spawn spawn = {
         .fn = fn, .arg = arg, .site = __builtin_return_address(0), .has_handle = true};
-    if (worker == NULL || fn == NULL) {
-        return go_failed(-EINVAL);
+    WF_NOT_NULL(fn, "weft_go: fn is NULL");
+    if (worker == NULL) {
+        return NULL; /* there is no task that could keep the error */
     }
     if (worker->runtime->options.tasks_max != 0) {
         return go_admitted(worker->runtime, fn, arg, spawn.site);
@@ -349,6 +347,7 @@ int wf_task_spawn_out(weft_runtime *runtime, weft_task **out, struct wf_spawn *s
 
 int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_options *options)
 {
+    WF_NOT_NULL(fn, "weft_spawn: fn is NULL");
     struct wf_worker *worker = wf_worker_self();
     struct wf_spawn spawn = {
         .fn = fn, .arg = arg, .options = options, .site = __builtin_return_address(0)};
@@ -358,10 +357,12 @@ int weft_spawn(weft_task **out, weft_fn fn, void *arg, const weft_task_options *
 int weft_runtime_spawn(weft_runtime *runtime, weft_task **out, weft_fn fn, void *arg,
                        const weft_task_options *options)
 {
+    WF_NOT_NULL(runtime, "weft_runtime_spawn: runtime is NULL");
+    WF_NOT_NULL(fn, "weft_runtime_spawn: fn is NULL");
     struct wf_spawn spawn = {
         .fn = fn, .arg = arg, .options = options, .site = __builtin_return_address(0)};
     if (wf_is_forked()) {
         return -EPERM;
     }
-    return runtime != NULL ? wf_task_spawn_out(runtime, out, &spawn) : -EINVAL;
+    return wf_task_spawn_out(runtime, out, &spawn);
 }

@@ -176,7 +176,9 @@ static int parse_local(weft_address *out, struct span text)
 
 int weft_address_parse(weft_address *out, const char *text, int default_port)
 {
-    if (out == NULL || text == NULL || default_port > PORT_MAX) {
+    WF_NOT_NULL(out, "weft_address_parse: out is NULL");
+    WF_NOT_NULL(text, "weft_address_parse: text is NULL");
+    if (default_port > PORT_MAX) {
         return -EINVAL;
     }
     struct span rest = {text, strlen(text)};
@@ -251,8 +253,9 @@ static int print_local(const struct sockaddr_un *local, size_t size, char *out, 
 
 int weft_address_print(const weft_address *address, char *text, size_t text_size)
 {
-    if (address == NULL || (text == NULL && text_size > 0) ||
-        address->size < sizeof(address->as.any.sa_family) || address->size > sizeof(address->as)) {
+    WF_NOT_NULL(address, "weft_address_print: address is NULL");
+    WF_RULE_CHECKED(text_size == 0 || text != NULL, "weft_address_print: text is NULL");
+    if (address->size < sizeof(address->as.any.sa_family) || address->size > sizeof(address->as)) {
         return -EINVAL;
     }
     switch (address->as.any.sa_family) {

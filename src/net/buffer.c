@@ -32,9 +32,8 @@ static int buffer_init(char **bytes, size_t *size, bool *is_allocated, void *buf
 int weft_reader_init_fn(weft_reader *reader, weft_read_fn read, void *context, void *buffer,
                         size_t size)
 {
-    if (reader == NULL || read == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(reader, "weft_reader_init_fn: reader is NULL");
+    WF_NOT_NULL(read, "weft_reader_init_fn: read is NULL");
     weft_reader fresh = {.read = read, .context = context, .size = size};
     int rc = buffer_init(&fresh.bytes, &fresh.size, &fresh.is_allocated, buffer);
     if (rc == 0) {
@@ -253,9 +252,8 @@ int64_t weft_reader_skip(weft_reader *reader, uint64_t size)
 int weft_writer_init_fn(weft_writer *writer, weft_write_fn write, void *context, void *buffer,
                         size_t size)
 {
-    if (writer == NULL || write == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(writer, "weft_writer_init_fn: writer is NULL");
+    WF_NOT_NULL(write, "weft_writer_init_fn: write is NULL");
     weft_writer fresh = {.write = write, .context = context, .size = size};
     int rc = buffer_init(&fresh.bytes, &fresh.size, &fresh.is_allocated, buffer);
     if (rc == 0) {

@@ -270,9 +270,7 @@ int weft_net_dial(const char *text)
 {
     weft_address address;
     struct weft_task *self = wf_task_self();
-    if (text == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(text, "weft_net_dial: address is NULL");
     if (self != NULL && self->body == WF_BODY_POLL) {
         return -EAGAIN;
     }

@@ -104,6 +104,7 @@ static intptr_t run_signal_task(void *arg)
 
 int weft_scope_drain(weft_scope *scope, int listener, const weft_scope_drain_options *options)
 {
+    WF_NOT_NULL(scope, "weft_scope_drain: scope is NULL");
     static const weft_scope_drain_options defaults;
     static const weft_task_options names = {.name = "drain"};
     sigset_t storage;
@@ -112,8 +113,7 @@ int weft_scope_drain(weft_scope *scope, int listener, const weft_scope_drain_opt
     if (self == NULL || self->body == WF_BODY_POLL) {
         return -EPERM;
     }
-    if (scope == NULL || (options->size != 0 && options->size != sizeof(*options)) ||
-        options->grace_ns < 0) {
+    if ((options->size != 0 && options->size != sizeof(*options)) || options->grace_ns < 0) {
         return -EINVAL;
     }
     struct drain drain = {.scope = scope,

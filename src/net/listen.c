@@ -153,9 +153,6 @@ static int socket_address(int fd, weft_address *out,
 {
     weft_address address = {.size = sizeof(address.as)};
     struct wf_fd_op op;
-    if (out == NULL) {
-        return -EINVAL;
-    }
     int rc = wf_fd_op_begin(&op, fd);
     if (rc != 0) {
         return rc;
@@ -170,10 +167,12 @@ static int socket_address(int fd, weft_address *out,
 
 int weft_address_local(weft_address *out, int fd)
 {
+    WF_NOT_NULL(out, "weft_address_local: out is NULL");
     return socket_address(fd, out, wf_sys_getsockname);
 }
 
 int weft_address_peer(weft_address *out, int fd)
 {
+    WF_NOT_NULL(out, "weft_address_peer: out is NULL");
     return socket_address(fd, out, wf_sys_getpeername);
 }

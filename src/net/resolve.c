@@ -199,7 +199,9 @@ static int ask_in_task(const char *host, const char *service, weft_address_list 
 int weft_net_resolve(weft_address_list **out, const char *host, const char *service)
 {
     weft_address address;
-    if (host == NULL || out == NULL || host[0] == '\0') {
+    WF_NOT_NULL(host, "weft_net_resolve: host is NULL");
+    WF_NOT_NULL(out, "weft_net_resolve: out is NULL");
+    if (host[0] == '\0') {
         return -EINVAL;
     }
     int rc = resolve_numeric(host, service, &address);

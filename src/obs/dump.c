@@ -115,9 +115,7 @@ static int dump_worker(int fd, struct wf_worker *worker)
 
 int weft_runtime_dump(weft_runtime *runtime, int fd)
 {
-    if (runtime == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(runtime, "weft_runtime_dump: runtime is NULL");
     struct snapshot snapshot = {.max = (size_t)wf_runtime_live(runtime) + 64 /* new tasks */,
                                 .runtime = runtime};
     snapshot.infos = wf_alloc_zeroed(snapshot.max, sizeof(*snapshot.infos));

@@ -85,9 +85,8 @@ void wf_task_describe(const weft_runtime *runtime, const struct weft_task *task,
 
 int weft_task_get_info(const weft_task *task, weft_task_info *out)
 {
-    if (task == NULL || out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(task, "weft_task_get_info: task is NULL");
+    WF_NOT_NULL(out, "weft_task_get_info: out is NULL");
     struct wf_task_pool *pool = task->pool;
     const struct wf_worker *worker = wf_worker_self();
     const bool is_ours = worker != NULL && worker->pool == pool;
@@ -123,7 +122,8 @@ static void compare_id(struct weft_task *task, void *context)
 weft_task *weft_runtime_find_task(weft_runtime *runtime, uint64_t id)
 {
     struct id_search id_search = {.id = id};
-    if (runtime == NULL || id == 0) {
+    WF_NOT_NULL(runtime, "weft_runtime_find_task: runtime is NULL");
+    if (id == 0) {
         return NULL;
     }
     wf_task_pool_visit(runtime->pool, compare_id, &id_search);

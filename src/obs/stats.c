@@ -57,7 +57,9 @@ static void stats_add(weft_worker_stats *sum, const weft_worker_stats *more)
 
 int weft_runtime_get_worker_stats(weft_runtime *runtime, weft_worker_stats *out, unsigned worker)
 {
-    if (runtime == NULL || out == NULL || worker >= wf_worker_total(runtime)) {
+    WF_NOT_NULL(runtime, "weft_runtime_get_worker_stats: runtime is NULL");
+    WF_NOT_NULL(out, "weft_runtime_get_worker_stats: out is NULL");
+    if (worker >= wf_worker_total(runtime)) {
         return -EINVAL;
     }
     read_worker(&runtime->workers[worker], out);
@@ -66,9 +68,8 @@ int weft_runtime_get_worker_stats(weft_runtime *runtime, weft_worker_stats *out,
 
 int weft_runtime_get_stats(weft_runtime *runtime, weft_runtime_stats *out)
 {
-    if (runtime == NULL || out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(runtime, "weft_runtime_get_stats: runtime is NULL");
+    WF_NOT_NULL(out, "weft_runtime_get_stats: out is NULL");
     const struct wf_blocking *blocking = runtime->blocking;
     const struct wf_driver *driver = wf_driver_of(runtime);
     struct wf_stack_stats stacks;

@@ -40,9 +40,7 @@ static int trace_start_locked(weft_runtime *runtime, uint32_t events)
 
 int weft_runtime_trace_start(weft_runtime *runtime, uint32_t events)
 {
-    if (runtime == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(runtime, "weft_runtime_trace_start: runtime is NULL");
     int rc = weft_world_stop(runtime);
     if (rc != 0) {
         return rc;
@@ -78,9 +76,7 @@ static int trace_stop_locked(weft_runtime *runtime, struct wf_trace_record **rec
 
 int weft_runtime_trace_stop(weft_runtime *runtime, int fd)
 {
-    if (runtime == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(runtime, "weft_runtime_trace_stop: runtime is NULL");
     /* First, before anything is allocated: a forced close may abandon a task that waits here. */
     int rc = weft_world_stop(runtime);
     if (rc != 0) {

@@ -68,7 +68,8 @@ static intptr_t run_range(void *arg)
 int weft_par_for(size_t begin, size_t end, size_t grain,
                  void (*body)(size_t lo, size_t hi, void *arg), void *arg)
 {
-    if (body == NULL || begin > end) {
+    WF_NOT_NULL(body, "weft_par_for: body is NULL");
+    if (begin > end) {
         return -EINVAL;
     }
     const struct loop loop = {body, arg, wf_par_is_shielded()};
@@ -99,9 +100,9 @@ static void map_chunk(size_t lo, size_t hi, void *arg)
 int weft_par_map(const void *items, size_t item_size, void *results, size_t result_size,
                  size_t count, void (*fn)(const void *item, void *result, void *arg), void *arg)
 {
-    if (fn == NULL || (count > 0 && (items == NULL || results == NULL))) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(fn, "weft_par_map: fn is NULL");
+    WF_RULE_CHECKED(count == 0 || items != NULL, "weft_par_map: items is NULL");
+    WF_RULE_CHECKED(count == 0 || results != NULL, "weft_par_map: results is NULL");
     struct mapping mapping = {items, item_size, results, result_size, fn, arg};
     return weft_par_for(0, count, 0, map_chunk, &mapping);
 }

@@ -111,8 +111,9 @@ static intptr_t add_part(void *arg)
 int weft_par_reduce(void *out, size_t begin, size_t end, size_t grain,
                     const weft_par_reducer *reducer)
 {
-    if (reducer == NULL || reducer->body == NULL || reducer->combine == NULL ||
-        reducer->size == 0 || out == NULL || begin > end) {
+    WF_NOT_NULL(reducer, "weft_par_reduce: reducer is NULL");
+    WF_NOT_NULL(out, "weft_par_reduce: out is NULL");
+    if (reducer->body == NULL || reducer->combine == NULL || reducer->size == 0 || begin > end) {
         return -EINVAL;
     }
     struct part all = {reducer, begin, end, wf_grain_of(grain), out, wf_par_is_shielded()};

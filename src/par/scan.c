@@ -126,7 +126,9 @@ static void scan_items(const struct kind *kind, void *items, size_t lo, size_t h
 int weft_par_scan(void *items, size_t count, size_t size,
                   void (*combine)(void *value, const void *right, void *arg), void *arg)
 {
-    if (combine == NULL || size == 0 || size > WF_SCAN_ITEM_MAX || (items == NULL && count > 0)) {
+    WF_NOT_NULL(combine, "weft_par_scan: combine is NULL");
+    WF_RULE_CHECKED(count == 0 || items != NULL, "weft_par_scan: items is NULL");
+    if (size == 0 || size > WF_SCAN_ITEM_MAX) {
         return -EINVAL;
     }
     const struct kind kind = {size, add_items, scan_items, combine, arg};
@@ -180,23 +182,18 @@ static void scan_f64(const struct kind *kind, void *items, size_t lo, size_t hi,
     }
 }
 
-static int scan_numbers(const struct kind *kind, void *items, size_t count)
-{
-    if (items == NULL && count > 0) {
-        return -EINVAL;
-    }
-    scan_all(kind, items, count);
-    return 0;
-}
-
 int weft_par_scan_i64(int64_t *items, size_t count)
 {
+    WF_RULE_CHECKED(count == 0 || items != NULL, "weft_par_scan_i64: items is NULL");
     static const struct kind kind = {.size = sizeof(int64_t), .add = add_i64, .scan = scan_i64};
-    return scan_numbers(&kind, items, count);
+    scan_all(&kind, items, count);
+    return 0;
 }
 
 int weft_par_scan_f64(double *items, size_t count)
 {
+    WF_RULE_CHECKED(count == 0 || items != NULL, "weft_par_scan_f64: items is NULL");
     static const struct kind kind = {.size = sizeof(double), .add = add_f64, .scan = scan_f64};
-    return scan_numbers(&kind, items, count);
+    scan_all(&kind, items, count);
+    return 0;
 }

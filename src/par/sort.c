@@ -340,18 +340,15 @@ static void sort_in_place(const struct sort *sort, char *items, size_t count)
 
 /* ---- the public calls ---------------------------------------------------------------------- */
 
-static int sort_check(const void *items, size_t count, size_t size, weft_compare_fn compare)
-{
-    const bool is_bad = compare == NULL || size == 0 || (items == NULL && count > 0) ||
-                        (size > 0 && count > SIZE_MAX / size);
-    return is_bad ? -EINVAL : 0;
-}
-
 int weft_par_sort_stable(void *items, size_t count, size_t size, weft_compare_fn compare, void *arg)
 {
-    int rc = sort_check(items, count, size, compare);
-    if (rc != 0 || count < 2) {
-        return rc;
+    WF_NOT_NULL(compare, "weft_par_sort_stable: compare is NULL");
+    WF_RULE_CHECKED(count == 0 || items != NULL, "weft_par_sort_stable: items is NULL");
+    if (size == 0 || count > SIZE_MAX / size) {
+        return -EINVAL;
+    }
+    if (count < 2) {
+        return 0;
     }
     struct wf_par_memory other;
     wf_par_alloc(&other, count * size);
@@ -360,13 +357,15 @@ int weft_par_sort_stable(void *items, size_t count, size_t size, weft_compare_fn
     }
     const struct sort sort = {size, compare, arg};
     struct sort_part all = {&sort, items, other.bytes, count, false};
-    rc = (int)sort_part(&all);
+    const int rc = (int)sort_part(&all);
     wf_par_free(&other);
     return rc;
 }
 
 int weft_par_sort(void *items, size_t count, size_t size, weft_compare_fn compare, void *arg)
 {
+    WF_NOT_NULL(compare, "weft_par_sort: compare is NULL");
+    WF_RULE_CHECKED(count == 0 || items != NULL, "weft_par_sort: items is NULL");
     const int rc = weft_par_sort_stable(items, count, size, compare, arg);
     if (rc != -ENOMEM) {
         return rc;

@@ -151,8 +151,9 @@ static void detach_in_child(void)
 
 int weft_runtime_open(weft_runtime **out, const weft_runtime_options *options)
 {
+    WF_NOT_NULL(out, "weft_runtime_open: out is NULL");
     weft_runtime_options filled;
-    int rc = out != NULL ? wf_options_fill(&filled, options, NULL, 0) : -EINVAL;
+    int rc = wf_options_fill(&filled, options, NULL, 0);
     if (rc != 0) {
         return rc;
     }
@@ -356,9 +357,7 @@ static void relax(void)
 
 int weft_runtime_close(weft_runtime *runtime, int64_t timeout_ns)
 {
-    if (runtime == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(runtime, "weft_runtime_close: runtime is NULL");
     if (wf_is_forked()) {
         return -EPERM;
     }
@@ -436,9 +435,7 @@ intptr_t weft_run(weft_fn fn, void *arg, const weft_runtime_options *options)
     if (wf_worker_self() != NULL) {
         return -EPERM;
     }
-    if (fn == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(fn, "weft_run: fn is NULL");
     weft_runtime *runtime;
     int rc = weft_runtime_open(&runtime, options);
     if (rc != 0) {
@@ -469,7 +466,8 @@ weft_runtime *weft_runtime_self(void)
 
 unsigned weft_runtime_workers(const weft_runtime *runtime)
 {
-    return runtime != NULL ? runtime->worker_count : 0;
+    WF_NOT_NULL(runtime, "weft_runtime_workers: runtime is NULL");
+    return runtime->worker_count;
 }
 
 int weft_version(void)

@@ -213,9 +213,7 @@ void wf_world_resume(weft_runtime *runtime)
 
 int weft_world_stop(weft_runtime *runtime)
 {
-    if (runtime == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(runtime, "weft_world_stop: runtime is NULL");
     if (wf_is_forked()) {
         return -EPERM;
     }
@@ -242,9 +240,7 @@ int weft_world_stop(weft_runtime *runtime)
 
 int weft_world_start(weft_runtime *runtime)
 {
-    if (runtime == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(runtime, "weft_world_start: runtime is NULL");
     struct weft_task *self = wf_task_self();
     wf_lock_acquire(&runtime->world_turn.lock);
     if (runtime->world_turn.owner != stopper_identity(self)) {

@@ -335,4 +335,24 @@ extern const struct wf_upcalls wf_upcalls;
     (__builtin_expect(!!(is_kept), 1) ? (void)0 : wf_upcalls.misuse(what))
 #endif
 
+/*
+ * Rules that only builds with assertions check, because they are on hot paths or because a fault
+ * follows at once without them.  WF_NOT_NULL is for a pointer that WEFT_NONNULL declares: the
+ * compiler takes such a pointer for not NULL and would remove a plain check, so the asm hides the
+ * value from it.  (Rejected: a WEFT_NONNULL that is empty inside of the library.  It would depend
+ * on which header comes first, and the library's own calls would not be checked.)
+ */
+#ifndef NDEBUG
+#define WF_RULE_CHECKED(is_kept, what) WF_RULE(is_kept, what)
+#define WF_NOT_NULL(pointer, what)                                                                 \
+    do {                                                                                           \
+        uintptr_t wf_hidden = (uintptr_t)(pointer);                                                \
+        __asm__("" : "+r"(wf_hidden));                                                             \
+        WF_RULE(wf_hidden != 0, what);                                                             \
+    } while (0)
+#else
+#define WF_RULE_CHECKED(is_kept, what) ((void)sizeof(is_kept))
+#define WF_NOT_NULL(pointer, what) ((void)sizeof(pointer))
+#endif
+
 #endif

@@ -127,9 +127,7 @@ void wf_waiter_wake(struct wf_waiter *waiter)
 
 int weft_cancel(weft_task *task)
 {
-    if (task == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(task, "weft_cancel: task is NULL");
     WF_RULE(wf_is_live_handle(task), "weft_cancel: handle already released");
     wf_task_cancel(task);
     return 0;

@@ -58,7 +58,8 @@ int wf_barrier_begin(struct wf_barrier *barrier, struct wf_wait_node *node)
 
 int weft_barrier_init(weft_barrier *barrier, uint32_t count)
 {
-    if (barrier == NULL || count == 0) {
+    WF_NOT_NULL(barrier, "weft_barrier_init: barrier is NULL");
+    if (count == 0) {
         return -EINVAL;
     }
     *barrier = (weft_barrier)WEFT_BARRIER_INIT(count);
@@ -67,7 +68,8 @@ int weft_barrier_init(weft_barrier *barrier, uint32_t count)
 
 int weft_barrier_wait(weft_barrier *out)
 {
-    if (out == NULL || barrier_of(out)->count == 0) {
+    WF_NOT_NULL(out, "weft_barrier_wait: barrier is NULL");
+    if (barrier_of(out)->count == 0) {
         return -EINVAL;
     }
     struct weft_task *self = wf_task_self();
@@ -82,9 +84,7 @@ int weft_barrier_wait(weft_barrier *out)
 
 int64_t weft_barrier_generation(const weft_barrier *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_barrier_generation: barrier is NULL");
     const struct wf_barrier *barrier = (const struct wf_barrier *)(const void *)out;
     return (int64_t)wf_counter_read(&barrier->generation);
 }

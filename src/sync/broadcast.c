@@ -30,7 +30,8 @@ struct weft_broadcast {
 
 int weft_broadcast_new(weft_broadcast **out, size_t item_size, size_t capacity)
 {
-    if (out == NULL || item_size == 0 || item_size > WEFT_CHAN_ITEM_SIZE_MAX || capacity == 0 ||
+    WF_NOT_NULL(out, "weft_broadcast_new: out is NULL");
+    if (item_size == 0 || item_size > WEFT_CHAN_ITEM_SIZE_MAX || capacity == 0 ||
         capacity > WEFT_CHAN_CAPACITY_MAX) {
         return -EINVAL;
     }
@@ -66,9 +67,8 @@ static void broadcast_spend(struct weft_task *self)
 
 int weft_broadcast_send(weft_broadcast *broadcast, const void *item)
 {
-    if (broadcast == NULL || item == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(broadcast, "weft_broadcast_send: broadcast is NULL");
+    WF_NOT_NULL(item, "weft_broadcast_send: item is NULL");
     int rc = -EPIPE;
     wf_spin_acquire(&broadcast->lock);
     if (!wf_plain_load(&broadcast->is_closed)) {
@@ -85,9 +85,8 @@ int weft_broadcast_send(weft_broadcast *broadcast, const void *item)
 
 int weft_broadcast_subscribe(weft_subscription *out, weft_broadcast *broadcast)
 {
-    if (out == NULL || broadcast == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_broadcast_subscribe: out is NULL");
+    WF_NOT_NULL(broadcast, "weft_broadcast_subscribe: broadcast is NULL");
     wf_spin_acquire(&broadcast->lock);
     const uint64_t next = broadcast->tail;
     wf_spin_release(&broadcast->lock);
@@ -122,14 +121,11 @@ static inline int64_t broadcast_take(weft_subscription *subscription, void *item
     return (int64_t)missed;
 }
 
-static bool broadcast_is_invalid(const weft_subscription *subscription, const void *item)
-{
-    return subscription == NULL || subscription->broadcast == NULL || item == NULL;
-}
-
 int64_t weft_broadcast_try_recv(weft_subscription *subscription, void *item)
 {
-    if (broadcast_is_invalid(subscription, item)) {
+    WF_NOT_NULL(subscription, "weft_broadcast_try_recv: subscription is NULL");
+    WF_NOT_NULL(item, "weft_broadcast_try_recv: item is NULL");
+    if (subscription->broadcast == NULL) {
         return -EINVAL;
     }
     struct wf_spin *lock = &subscription->broadcast->lock;
@@ -186,7 +182,9 @@ static __attribute__((noinline)) int64_t broadcast_recv_slow(weft_subscription *
 
 int64_t weft_broadcast_recv(weft_subscription *subscription, void *item)
 {
-    if (broadcast_is_invalid(subscription, item)) {
+    WF_NOT_NULL(subscription, "weft_broadcast_recv: subscription is NULL");
+    WF_NOT_NULL(item, "weft_broadcast_recv: item is NULL");
+    if (subscription->broadcast == NULL) {
         return -EINVAL;
     }
     struct weft_task *self = wf_task_self();
@@ -203,7 +201,8 @@ int64_t weft_broadcast_recv(weft_subscription *subscription, void *item)
 
 size_t weft_broadcast_length(const weft_subscription *subscription)
 {
-    if (subscription == NULL || subscription->broadcast == NULL) {
+    WF_NOT_NULL(subscription, "weft_broadcast_length: subscription is NULL");
+    if (subscription->broadcast == NULL) {
         return 0;
     }
     struct weft_broadcast *broadcast = subscription->broadcast;
@@ -215,16 +214,15 @@ size_t weft_broadcast_length(const weft_subscription *subscription)
 
 size_t weft_broadcast_capacity(const weft_broadcast *broadcast)
 {
-    return broadcast != NULL ? broadcast->capacity : 0;
+    WF_NOT_NULL(broadcast, "weft_broadcast_capacity: broadcast is NULL");
+    return broadcast->capacity;
 }
 
 /* ---- closing ------------------------------------------------------------------------------- */
 
 int weft_broadcast_close(weft_broadcast *broadcast)
 {
-    if (broadcast == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(broadcast, "weft_broadcast_close: broadcast is NULL");
     wf_spin_acquire(&broadcast->lock);
     const bool was_closed = wf_plain_load(&broadcast->is_closed);
     wf_plain_store(&broadcast->is_closed, true);

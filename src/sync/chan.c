@@ -354,9 +354,8 @@ chan_finish(struct wf_worker *worker, struct weft_task *self, struct weft_task *
 
 int weft_chan_send(weft_chan *chan, const void *item)
 {
-    if (chan == NULL || item == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(chan, "weft_chan_send: chan is NULL");
+    WF_NOT_NULL(item, "weft_chan_send: item is NULL");
     struct wf_worker *worker = wf_worker_self();
     /* relaxed: only this thread writes it */
     struct weft_task *self = wf_task_on(worker);
@@ -373,9 +372,8 @@ int weft_chan_send(weft_chan *chan, const void *item)
 
 int weft_chan_recv(weft_chan *chan, void *item)
 {
-    if (chan == NULL || item == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(chan, "weft_chan_recv: chan is NULL");
+    WF_NOT_NULL(item, "weft_chan_recv: item is NULL");
     struct wf_worker *worker = wf_worker_self();
     /* relaxed: only this thread writes it */
     struct weft_task *self = wf_task_on(worker);
@@ -392,9 +390,8 @@ int weft_chan_recv(weft_chan *chan, void *item)
 
 int weft_chan_try_send(weft_chan *chan, const void *item)
 {
-    if (chan == NULL || item == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(chan, "weft_chan_try_send: chan is NULL");
+    WF_NOT_NULL(item, "weft_chan_try_send: item is NULL");
     struct wf_worker *worker = wf_worker_self();
     struct weft_task *woken;
     int rc;
@@ -410,9 +407,8 @@ int weft_chan_try_send(weft_chan *chan, const void *item)
 
 int weft_chan_try_recv(weft_chan *chan, void *item)
 {
-    if (chan == NULL || item == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(chan, "weft_chan_try_recv: chan is NULL");
+    WF_NOT_NULL(item, "weft_chan_try_recv: item is NULL");
     struct wf_worker *worker = wf_worker_self();
     struct weft_task *woken;
     wf_spin_acquire(&chan->lock);
@@ -428,7 +424,8 @@ int weft_chan_try_recv(weft_chan *chan, void *item)
 int weft_chan_new(weft_chan **out, size_t item_size, size_t capacity)
 {
     const bool is_bounded = capacity != WEFT_CHAN_UNBOUNDED;
-    if (out == NULL || item_size == 0 || item_size > WEFT_CHAN_ITEM_SIZE_MAX ||
+    WF_NOT_NULL(out, "weft_chan_new: out is NULL");
+    if (item_size == 0 || item_size > WEFT_CHAN_ITEM_SIZE_MAX ||
         (is_bounded && capacity > WEFT_CHAN_CAPACITY_MAX)) {
         return -EINVAL;
     }
@@ -455,9 +452,7 @@ int weft_chan_new(weft_chan **out, size_t item_size, size_t capacity)
 
 int weft_chan_close(weft_chan *chan)
 {
-    if (chan == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(chan, "weft_chan_close: chan is NULL");
     wf_spin_acquire(&chan->lock);
     if (wf_plain_load(&chan->is_closed)) {
         wf_spin_release(&chan->lock);
@@ -506,9 +501,7 @@ static struct weft_chan *chan_to_lock(const weft_chan *chan)
 
 size_t weft_chan_length(const weft_chan *chan)
 {
-    if (chan == NULL) {
-        return 0;
-    }
+    WF_NOT_NULL(chan, "weft_chan_length: chan is NULL");
     wf_spin_acquire(&chan_to_lock(chan)->lock);
     const size_t count = chan->count;
     wf_spin_release(&chan_to_lock(chan)->lock);
@@ -517,14 +510,13 @@ size_t weft_chan_length(const weft_chan *chan)
 
 size_t weft_chan_capacity(const weft_chan *chan)
 {
-    return chan != NULL ? chan->capacity : 0;
+    WF_NOT_NULL(chan, "weft_chan_capacity: chan is NULL");
+    return chan->capacity;
 }
 
 bool weft_chan_is_closed(const weft_chan *chan)
 {
-    if (chan == NULL) {
-        return true;
-    }
+    WF_NOT_NULL(chan, "weft_chan_is_closed: chan is NULL");
     wf_spin_acquire(&chan_to_lock(chan)->lock);
     const bool is_closed = chan->is_closed;
     wf_spin_release(&chan_to_lock(chan)->lock);

@@ -59,9 +59,8 @@ void wf_cond_begin(struct wf_cond *cond, struct wf_wait_node *node)
 int weft_cond_wait(weft_cond *out, weft_mutex *mutex)
 {
     struct weft_task *self = wf_task_self();
-    if (out == NULL || mutex == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_cond_wait: cond is NULL");
+    WF_NOT_NULL(mutex, "weft_cond_wait: mutex is NULL");
     if (!wf_mutex_is_held((struct wf_mutex *)(void *)mutex, wf_holder_of(self))) {
         return -EPERM;
     }
@@ -87,9 +86,6 @@ int weft_cond_wait(weft_cond *out, weft_mutex *mutex)
 
 static int cond_wake_some(weft_cond *out, uint32_t count)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
     cond_wake(cond_of(out), count);
     struct weft_task *self = wf_task_self();
     if (self != NULL) {
@@ -100,10 +96,12 @@ static int cond_wake_some(weft_cond *out, uint32_t count)
 
 int weft_cond_signal(weft_cond *out)
 {
+    WF_NOT_NULL(out, "weft_cond_signal: cond is NULL");
     return cond_wake_some(out, 1);
 }
 
 int weft_cond_broadcast(weft_cond *out)
 {
+    WF_NOT_NULL(out, "weft_cond_broadcast: cond is NULL");
     return cond_wake_some(out, UINT32_MAX);
 }

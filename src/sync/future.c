@@ -35,8 +35,7 @@ static weft_poll_result sync_future_begin(struct wf_future_base *base, struct we
 {
     struct wf_future_wait *wait = wait_of(base);
     wf_node_init(&wait->node, self);
-    return sync_future_result(wait->object != NULL ? wait->kind->begin(wait, self) : -EINVAL,
-                              result);
+    return sync_future_result(wait->kind->begin(wait, self), result);
 }
 
 static weft_poll_result sync_future_ready(struct wf_future_base *base, struct weft_task *self,
@@ -92,6 +91,8 @@ static const struct wf_future_kind lock_kind = {mutex_future_begin, mutex_future
 
 void weft_mutex_lock_future(weft_wait_future *future, weft_mutex *mutex)
 {
+    WF_NOT_NULL(future, "weft_mutex_lock_future: future is NULL");
+    WF_NOT_NULL(mutex, "weft_mutex_lock_future: mutex is NULL");
     (void)wf_future_set_up(future, &lock_kind, mutex);
 }
 
@@ -125,11 +126,15 @@ static const struct wf_future_kind write_kind = {write_begin, rwlock_granted, wf
 
 void weft_rwlock_rdlock_future(weft_wait_future *future, weft_rwlock *rwlock)
 {
+    WF_NOT_NULL(future, "weft_rwlock_rdlock_future: future is NULL");
+    WF_NOT_NULL(rwlock, "weft_rwlock_rdlock_future: rwlock is NULL");
     (void)wf_future_set_up(future, &read_kind, rwlock);
 }
 
 void weft_rwlock_wrlock_future(weft_wait_future *future, weft_rwlock *rwlock)
 {
+    WF_NOT_NULL(future, "weft_rwlock_wrlock_future: future is NULL");
+    WF_NOT_NULL(rwlock, "weft_rwlock_wrlock_future: rwlock is NULL");
     (void)wf_future_set_up(future, &write_kind, rwlock);
 }
 
@@ -143,6 +148,8 @@ static const struct wf_future_kind acquire_kind = {acquire_begin, NULL, wf_sem_a
 
 void weft_sem_acquire_future(weft_wait_future *future, weft_sem *sem, uint32_t count)
 {
+    WF_NOT_NULL(future, "weft_sem_acquire_future: future is NULL");
+    WF_NOT_NULL(sem, "weft_sem_acquire_future: sem is NULL");
     wf_future_set_up(future, &acquire_kind, sem)->count = count;
 }
 
@@ -158,6 +165,8 @@ static const struct wf_future_kind notified_kind = {notified_begin, NULL, wf_wai
 
 void weft_notify_wait_future(weft_wait_future *future, weft_notify *notify)
 {
+    WF_NOT_NULL(future, "weft_notify_wait_future: future is NULL");
+    WF_NOT_NULL(notify, "weft_notify_wait_future: notify is NULL");
     (void)wf_future_set_up(future, &notified_kind, notify);
 }
 
@@ -171,12 +180,16 @@ static const struct wf_future_kind group_kind = {group_begin, NULL, wf_waitq_aba
 
 void weft_group_wait_future(weft_wait_future *future, weft_group *group)
 {
+    WF_NOT_NULL(future, "weft_group_wait_future: future is NULL");
+    WF_NOT_NULL(group, "weft_group_wait_future: group is NULL");
     (void)wf_future_set_up(future, &group_kind, group);
 }
 
 void weft_latch_wait_future(weft_wait_future *future, weft_latch *latch)
 {
-    (void)wf_future_set_up(future, &group_kind, latch != NULL ? &latch->group : NULL);
+    WF_NOT_NULL(future, "weft_latch_wait_future: future is NULL");
+    WF_NOT_NULL(latch, "weft_latch_wait_future: latch is NULL");
+    (void)wf_future_set_up(future, &group_kind, &latch->group);
 }
 
 static intptr_t barrier_begin(struct wf_future_wait *wait, struct weft_task *self)
@@ -190,6 +203,8 @@ static const struct wf_future_kind barrier_kind = {barrier_begin, NULL, wf_waitq
 
 void weft_barrier_wait_future(weft_wait_future *future, weft_barrier *barrier)
 {
+    WF_NOT_NULL(future, "weft_barrier_wait_future: future is NULL");
+    WF_NOT_NULL(barrier, "weft_barrier_wait_future: barrier is NULL");
     (void)wf_future_set_up(future, &barrier_kind, barrier);
 }
 
@@ -214,14 +229,19 @@ static const struct wf_future_kind recv_kind = {recv_begin, NULL, wf_chan_abando
 
 void weft_chan_send_future(weft_wait_future *future, weft_chan *chan, const void *item)
 {
+    WF_NOT_NULL(future, "weft_chan_send_future: future is NULL");
+    WF_NOT_NULL(chan, "weft_chan_send_future: chan is NULL");
+    WF_NOT_NULL(item, "weft_chan_send_future: item is NULL");
     /* The cast drops const: a sent item is only read. */
-    wf_future_set_up(future, &send_kind, item != NULL ? chan : NULL)->item =
-        (void *)(uintptr_t)item;
+    wf_future_set_up(future, &send_kind, chan)->item = (void *)(uintptr_t)item;
 }
 
 void weft_chan_recv_future(weft_wait_future *future, weft_chan *chan, void *item)
 {
-    wf_future_set_up(future, &recv_kind, item != NULL ? chan : NULL)->item = item;
+    WF_NOT_NULL(future, "weft_chan_recv_future: future is NULL");
+    WF_NOT_NULL(chan, "weft_chan_recv_future: chan is NULL");
+    WF_NOT_NULL(item, "weft_chan_recv_future: item is NULL");
+    wf_future_set_up(future, &recv_kind, chan)->item = item;
 }
 
 /* ---- oneshot, broadcast, watch ------------------------------------------------------------- */
@@ -247,6 +267,8 @@ static const struct wf_future_kind oneshot_kind = {oneshot_begin, oneshot_grante
 
 void weft_oneshot_recv_future(weft_wait_future *future, weft_oneshot *oneshot, void **value)
 {
+    WF_NOT_NULL(future, "weft_oneshot_recv_future: future is NULL");
+    WF_NOT_NULL(oneshot, "weft_oneshot_recv_future: oneshot is NULL");
     wf_future_set_up(future, &oneshot_kind, oneshot)->item = (void *)value;
 }
 
@@ -272,7 +294,10 @@ static const struct wf_future_kind broadcast_kind = {broadcast_begin, broadcast_
 void weft_broadcast_recv_future(weft_wait_future *future, weft_subscription *subscription,
                                 void *item)
 {
-    wf_future_set_up(future, &broadcast_kind, item != NULL ? subscription : NULL)->item = item;
+    WF_NOT_NULL(future, "weft_broadcast_recv_future: future is NULL");
+    WF_NOT_NULL(subscription, "weft_broadcast_recv_future: subscription is NULL");
+    WF_NOT_NULL(item, "weft_broadcast_recv_future: item is NULL");
+    wf_future_set_up(future, &broadcast_kind, subscription)->item = item;
 }
 
 static intptr_t watch_begin(struct wf_future_wait *wait, struct weft_task *self)
@@ -292,5 +317,8 @@ static const struct wf_future_kind watch_kind = {watch_begin, watch_granted, wf_
 
 void weft_watch_wait_future(weft_wait_future *future, weft_watch *watch, uint64_t *version)
 {
-    wf_future_set_up(future, &watch_kind, version != NULL ? watch : NULL)->item = version;
+    WF_NOT_NULL(future, "weft_watch_wait_future: future is NULL");
+    WF_NOT_NULL(watch, "weft_watch_wait_future: watch is NULL");
+    WF_NOT_NULL(version, "weft_watch_wait_future: version is NULL");
+    wf_future_set_up(future, &watch_kind, watch)->item = version;
 }

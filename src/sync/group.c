@@ -123,9 +123,7 @@ static int group_wait_all(struct wf_group *group)
 
 int weft_group_add(weft_group *out, uint32_t count)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_group_add: group is NULL");
     struct wf_group *group = group_of(out);
     uint64_t word = wf_load_relaxed(&group->word); /* relaxed: the CAS decides */
     do { /* each lost CAS is an operation of another thread that succeeded */
@@ -140,19 +138,19 @@ int weft_group_add(weft_group *out, uint32_t count)
 
 int weft_group_finish(weft_group *out)
 {
-    return out != NULL ? group_done(group_of(out), 1) : -EINVAL;
+    WF_NOT_NULL(out, "weft_group_finish: group is NULL");
+    return group_done(group_of(out), 1);
 }
 
 int weft_group_wait(weft_group *out)
 {
-    return out != NULL ? group_wait_all(group_of(out)) : -EINVAL;
+    WF_NOT_NULL(out, "weft_group_wait: group is NULL");
+    return group_wait_all(group_of(out));
 }
 
 int64_t weft_group_count(const weft_group *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_group_count: group is NULL");
     const struct wf_group *group = (const struct wf_group *)(const void *)out;
     return (int64_t)count_of(wf_load_relaxed(&group->word)); /* relaxed: a hint */
 }
@@ -161,27 +159,25 @@ int64_t weft_group_count(const weft_group *out)
 
 int weft_latch_init(weft_latch *latch, uint32_t count)
 {
-    if (latch == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(latch, "weft_latch_init: latch is NULL");
     *latch = (weft_latch)WEFT_LATCH_INIT(count);
     return 0;
 }
 
 int weft_latch_count_down(weft_latch *latch, uint32_t count)
 {
-    return latch != NULL ? group_done(group_of(&latch->group), count) : -EINVAL;
+    WF_NOT_NULL(latch, "weft_latch_count_down: latch is NULL");
+    return group_done(group_of(&latch->group), count);
 }
 
 int weft_latch_wait(weft_latch *latch)
 {
-    return latch != NULL ? group_wait_all(group_of(&latch->group)) : -EINVAL;
+    WF_NOT_NULL(latch, "weft_latch_wait: latch is NULL");
+    return group_wait_all(group_of(&latch->group));
 }
 
 int weft_latch_try_wait(weft_latch *latch)
 {
-    if (latch == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(latch, "weft_latch_try_wait: latch is NULL");
     return group_is_done(group_of(&latch->group)) ? 0 : -EAGAIN;
 }

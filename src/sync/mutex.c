@@ -152,9 +152,7 @@ mutex_unlock_contended(struct wf_mutex *mutex, struct weft_task *self, struct wf
 
 WF_READS_TLS int weft_mutex_unlock(weft_mutex *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_mutex_unlock: mutex is NULL");
     struct wf_mutex *mutex = mutex_of(out);
     struct weft_task *self = wf_task_self_inline();
     if (self == NULL || self->owned_locks != &mutex->owned) {
@@ -346,9 +344,7 @@ static __attribute__((noinline)) int mutex_lock_slow(struct wf_mutex *mutex, str
 
 WF_READS_TLS int weft_mutex_lock(weft_mutex *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_mutex_lock: mutex is NULL");
     struct wf_mutex *mutex = mutex_of(out);
     struct weft_task *self = wf_task_self_inline();
     if (__builtin_expect(self == NULL || !wf_budget_left(self), 0)) {
@@ -363,9 +359,7 @@ WF_READS_TLS int weft_mutex_lock(weft_mutex *out)
 
 WF_READS_TLS int weft_mutex_try_lock(weft_mutex *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_mutex_try_lock: mutex is NULL");
     struct wf_mutex *mutex = mutex_of(out);
     struct weft_task *self = wf_task_self_inline();
     if (self != NULL) {
@@ -380,9 +374,7 @@ WF_READS_TLS int weft_mutex_try_lock(weft_mutex *out)
 
 int weft_mutex_is_locked(const weft_mutex *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_mutex_is_locked: mutex is NULL");
     const struct wf_mutex *mutex = (const struct wf_mutex *)(const void *)out;
     return mutex_holder(wf_load_relaxed(&mutex->word)) != 0 ? 1 : 0; /* relaxed: a hint */
 }

@@ -114,9 +114,7 @@ static __attribute__((noinline)) int notify_wait_slow(struct wf_notify *notify,
 
 WF_READS_TLS int weft_notify_wait(weft_notify *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_notify_wait: notify is NULL");
     struct weft_task *self = wf_task_self_inline();
     if (self != NULL) {
         wf_budget_spend(self);
@@ -126,9 +124,7 @@ WF_READS_TLS int weft_notify_wait(weft_notify *out)
 
 int weft_notify_try_wait(weft_notify *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_notify_try_wait: notify is NULL");
     struct wf_notify *notify = notify_of(out);
     /* relaxed: the CAS decides; a caller that polls takes the cache line from no other CPU */
     return wf_load_relaxed(&notify->word) == PERMIT && notify_take(notify) ? 0 : -EAGAIN;
@@ -136,9 +132,7 @@ int weft_notify_try_wait(weft_notify *out)
 
 int weft_notify_one(weft_notify *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_notify_one: notify is NULL");
     notify_one(notify_of(out));
     return 0;
 }
@@ -147,9 +141,7 @@ int weft_notify_all(weft_notify *out)
 {
     struct wf_wakes wakes = {.count = 0};
     struct wf_wait_node *node;
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_notify_all: notify is NULL");
     struct wf_notify *notify = notify_of(out);
     wf_lock_acquire(&notify->queue.lock);
     if (wf_load_relaxed(&notify->word) == WAITERS) { /* relaxed: only changed under the lock now */

@@ -183,9 +183,8 @@ bool wf_once_is_done(const struct wf_once *once)
 
 intptr_t weft_once_do(weft_once *out, weft_fn fn, void *arg)
 {
-    if (out == NULL || fn == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_once_do: once is NULL");
+    WF_NOT_NULL(fn, "weft_once_do: fn is NULL");
     return wf_once_is_done(once_of(out)) ? 0 : once_do_slow(once_of(out), fn, arg);
 }
 
@@ -245,7 +244,8 @@ static __attribute__((noinline)) int cell_set_slow(struct wf_cell *cell, void *v
 
 int weft_cell_set(weft_cell *out, void *value)
 {
-    if (out == NULL || value == NULL) {
+    WF_NOT_NULL(out, "weft_cell_set: cell is NULL");
+    if (value == NULL) {
         return -EINVAL;
     }
     struct wf_cell *cell = cell_of(out);
@@ -261,9 +261,9 @@ int weft_cell_set(weft_cell *out, void *value)
 
 int weft_cell_make(weft_cell *out, void **value, void *(*make)(void *arg), void *arg)
 {
-    if (out == NULL || make == NULL || value == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_cell_make: cell is NULL");
+    WF_NOT_NULL(make, "weft_cell_make: make is NULL");
+    WF_NOT_NULL(value, "weft_cell_make: out is NULL");
     struct cell_make args = {.cell = cell_of(out), .make = make, .arg = arg};
     const int rc = (int)weft_once_do(&out->once, cell_make_value, &args);
     /* relaxed: weft_once_do has acquired (sync.O1) */

@@ -98,9 +98,7 @@ static void oneshot_unlock_and_wake(struct wf_oneshot *oneshot, uint32_t state)
 
 int weft_oneshot_send(weft_oneshot *out, void *value)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_oneshot_send: oneshot is NULL");
     struct wf_oneshot *oneshot = oneshot_of(out);
     const uint32_t state = oneshot_lock(oneshot);
     switch (state) {
@@ -120,9 +118,7 @@ int weft_oneshot_send(weft_oneshot *out, void *value)
 
 int weft_oneshot_close(weft_oneshot *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_oneshot_close: oneshot is NULL");
     struct wf_oneshot *oneshot = oneshot_of(out);
     const uint32_t state = oneshot_lock(oneshot);
     if (state == WAITED) {
@@ -225,9 +221,7 @@ void wf_oneshot_abandon(weft_oneshot *out)
 
 int weft_oneshot_try_recv(weft_oneshot *out, void **value)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_oneshot_try_recv: oneshot is NULL");
     struct weft_task *self = wf_task_self();
     const int rc = oneshot_take(oneshot_of(out), oneshot_state(oneshot_of(out)), value);
     if (self != NULL) {
@@ -262,9 +256,7 @@ static __attribute__((noinline)) int oneshot_recv_slow(struct wf_oneshot *onesho
 
 int weft_oneshot_recv(weft_oneshot *out, void **value)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_oneshot_recv: oneshot is NULL");
     struct weft_task *self = wf_task_self();
     const int rc = oneshot_take(oneshot_of(out), oneshot_state(oneshot_of(out)), value);
     if (rc == -EAGAIN) {

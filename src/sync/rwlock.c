@@ -178,9 +178,7 @@ static __attribute__((noinline)) int rwlock_unlock_slow(struct wf_rwlock *rwlock
 
 WF_READS_TLS int weft_rwlock_unlock(weft_rwlock *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_rwlock_unlock: rwlock is NULL");
     struct wf_rwlock *rwlock = rwlock_of(out);
     struct weft_task *self = wf_task_self_inline();
     if (self != NULL && self->owned_locks == &rwlock->owned) { /* the task writes */
@@ -312,9 +310,6 @@ static __attribute__((noinline)) int rwlock_lock_slow(struct wf_rwlock *rwlock,
 static inline __attribute__((always_inline)) int rwlock_lock(weft_rwlock *out, uint32_t access,
                                                              bool may_wait)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
     struct wf_rwlock *rwlock = rwlock_of(out);
     struct weft_task *self = wf_task_self_inline();
     if (self != NULL) {
@@ -329,20 +324,24 @@ static inline __attribute__((always_inline)) int rwlock_lock(weft_rwlock *out, u
 
 WF_READS_TLS int weft_rwlock_rdlock(weft_rwlock *out)
 {
+    WF_NOT_NULL(out, "weft_rwlock_rdlock: rwlock is NULL");
     return rwlock_lock(out, TO_READ, true);
 }
 
 WF_READS_TLS int weft_rwlock_wrlock(weft_rwlock *out)
 {
+    WF_NOT_NULL(out, "weft_rwlock_wrlock: rwlock is NULL");
     return rwlock_lock(out, TO_WRITE, true);
 }
 
 WF_READS_TLS int weft_rwlock_try_rdlock(weft_rwlock *out)
 {
+    WF_NOT_NULL(out, "weft_rwlock_try_rdlock: rwlock is NULL");
     return rwlock_lock(out, TO_READ, false);
 }
 
 WF_READS_TLS int weft_rwlock_try_wrlock(weft_rwlock *out)
 {
+    WF_NOT_NULL(out, "weft_rwlock_try_wrlock: rwlock is NULL");
     return rwlock_lock(out, TO_WRITE, false);
 }

@@ -126,7 +126,8 @@ static int sem_release(struct wf_sem *sem, uint32_t count)
 
 WF_READS_TLS int weft_sem_release(weft_sem *out, uint32_t count)
 {
-    if (out == NULL || count == 0) {
+    WF_NOT_NULL(out, "weft_sem_release: sem is NULL");
+    if (count == 0) {
         return -EINVAL;
     }
     int rc = sem_release(sem_of(out), count);
@@ -199,7 +200,8 @@ static __attribute__((noinline)) int sem_acquire_slow(struct wf_sem *sem, struct
 
 WF_READS_TLS int weft_sem_acquire(weft_sem *out, uint32_t count)
 {
-    if (out == NULL || count == 0) {
+    WF_NOT_NULL(out, "weft_sem_acquire: sem is NULL");
+    if (count == 0) {
         return -EINVAL;
     }
     struct weft_task *self = wf_task_self_inline();
@@ -211,7 +213,8 @@ WF_READS_TLS int weft_sem_acquire(weft_sem *out, uint32_t count)
 
 WF_READS_TLS int weft_sem_try_acquire(weft_sem *out, uint32_t count)
 {
-    if (out == NULL || count == 0) {
+    WF_NOT_NULL(out, "weft_sem_try_acquire: sem is NULL");
+    if (count == 0) {
         return -EINVAL;
     }
     struct weft_task *self = wf_task_self_inline();
@@ -225,18 +228,14 @@ WF_READS_TLS int weft_sem_try_acquire(weft_sem *out, uint32_t count)
 
 int weft_sem_init(weft_sem *out, uint32_t permits)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_sem_init: sem is NULL");
     *out = (weft_sem)WEFT_SEM_INIT(permits);
     return 0;
 }
 
 int64_t weft_sem_permits(const weft_sem *out)
 {
-    if (out == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(out, "weft_sem_permits: sem is NULL");
     const struct wf_sem *sem = (const struct wf_sem *)(const void *)out;
     return (int64_t)permits_of(wf_load_relaxed(&sem->word)); /* relaxed: a hint */
 }

@@ -43,7 +43,9 @@ static struct block *block_new(size_t size)
 
 int weft_watch_new(weft_watch **out, size_t size, const void *value)
 {
-    if (out == NULL || value == NULL || size == 0 || size > WEFT_CHAN_ITEM_SIZE_MAX) {
+    WF_NOT_NULL(out, "weft_watch_new: out is NULL");
+    WF_NOT_NULL(value, "weft_watch_new: value is NULL");
+    if (size == 0 || size > WEFT_CHAN_ITEM_SIZE_MAX) {
         return -EINVAL;
     }
     struct weft_watch *watch = wf_alloc_aligned(WF_CACHE_LINE, sizeof(*watch));
@@ -115,9 +117,8 @@ static struct block *watch_get_block(struct weft_watch *watch)
 
 int weft_watch_set(weft_watch *watch, const void *value)
 {
-    if (watch == NULL || value == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(watch, "weft_watch_set: watch is NULL");
+    WF_NOT_NULL(value, "weft_watch_set: value is NULL");
     struct block *surplus = NULL;
     int rc = 0;
     wf_spin_acquire(&watch->lock);
@@ -142,9 +143,8 @@ int weft_watch_set(weft_watch *watch, const void *value)
 
 int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *arg), void *arg)
 {
-    if (watch == NULL || fn == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(watch, "weft_watch_modify: watch is NULL");
+    WF_NOT_NULL(fn, "weft_watch_modify: fn is NULL");
     struct wf_undo_hook hook;
     struct block *surplus = NULL;
     wf_spin_acquire(&watch->lock);
@@ -181,9 +181,8 @@ int weft_watch_modify(weft_watch *watch, bool (*fn)(void *value, void *arg), voi
 
 int weft_watch_get(weft_watch *watch, void *value, uint64_t *version)
 {
-    if (watch == NULL || value == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(watch, "weft_watch_get: watch is NULL");
+    WF_NOT_NULL(value, "weft_watch_get: value is NULL");
     wf_spin_acquire(&watch->lock);
     wf_item_copy(value, watch->current->value, watch->size);
     const uint64_t number = wf_plain_load(&watch->version);
@@ -197,9 +196,7 @@ int weft_watch_get(weft_watch *watch, void *value, uint64_t *version)
 
 const void *weft_watch_borrow(weft_watch *watch, uint64_t *version)
 {
-    if (watch == NULL) {
-        return NULL;
-    }
+    WF_NOT_NULL(watch, "weft_watch_borrow: watch is NULL");
     wf_spin_acquire(&watch->lock);
     struct block *block = watch->current;
     block->borrows++;
@@ -213,9 +210,8 @@ const void *weft_watch_borrow(weft_watch *watch, uint64_t *version)
 
 void weft_watch_return(weft_watch *watch, const void *value)
 {
-    if (watch == NULL || value == NULL) {
-        return;
-    }
+    WF_NOT_NULL(watch, "weft_watch_return: watch is NULL");
+    WF_NOT_NULL(value, "weft_watch_return: value is NULL");
     struct block *block = wf_container_of((uintptr_t)value, struct block, value);
     struct block *surplus = NULL;
     wf_spin_acquire(&watch->lock);
@@ -231,9 +227,7 @@ void weft_watch_return(weft_watch *watch, const void *value)
 
 uint64_t weft_watch_version(const weft_watch *watch)
 {
-    if (watch == NULL) {
-        return 0;
-    }
+    WF_NOT_NULL(watch, "weft_watch_version: watch is NULL");
     struct wf_spin *lock = &((struct weft_watch *)(uintptr_t)watch)->lock;
     wf_spin_acquire(lock);
     const uint64_t version = watch->version;
@@ -289,9 +283,8 @@ static __attribute__((noinline)) int watch_wait_slow(struct weft_watch *watch, u
 
 int weft_watch_wait(weft_watch *watch, uint64_t *version)
 {
-    if (watch == NULL || version == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(watch, "weft_watch_wait: watch is NULL");
+    WF_NOT_NULL(version, "weft_watch_wait: version is NULL");
     wf_spin_acquire(&watch->lock);
     if (wf_plain_load(&watch->version) == *version) {
         return watch_wait_slow(watch, version);
@@ -306,9 +299,7 @@ int weft_watch_wait(weft_watch *watch, uint64_t *version)
 
 int weft_watch_close(weft_watch *watch)
 {
-    if (watch == NULL) {
-        return -EINVAL;
-    }
+    WF_NOT_NULL(watch, "weft_watch_close: watch is NULL");
     wf_spin_acquire(&watch->lock);
     const bool was_closed = wf_plain_load(&watch->is_closed);
     wf_plain_store(&watch->is_closed, true);

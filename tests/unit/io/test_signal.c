@@ -138,7 +138,6 @@ static intptr_t pass_bad_arguments(void *arg)
     (void)sigemptyset(&empty);
     const sigset_t some = set_of(SIGUSR1, SIGUSR2);
     const sigset_t usual = set_of(SIGINT, SIGTERM);
-    CHECK_EQ(weft_signal_wait(NULL, NULL), -EINVAL);
     CHECK_EQ(weft_signal_wait(&empty, NULL), -EINVAL);
     CHECK_EQ(weft_signal_wait(&some, NULL), -EPERM); /* one of these is not blocked */
     CHECK_EQ(weft_signals_block(&usual), -EPERM);
@@ -149,7 +148,6 @@ static intptr_t pass_bad_arguments(void *arg)
     const weft_scope_drain_options negative = {.grace_ns = -1};
     CHECK_EQ(weft_scope_drain(&scope, -1, &odd), -EINVAL);
     CHECK_EQ(weft_scope_drain(&scope, -1, &negative), -EINVAL);
-    CHECK_EQ(weft_scope_drain(NULL, -1, NULL), -EINVAL);
     CHECK_EQ(weft_scope_close(&scope), 0);
     return 0;
 }

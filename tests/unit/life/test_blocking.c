@@ -77,7 +77,6 @@ static intptr_t check_results(void *arg)
     CHECK_EQ(payload.plain, 42);
     CHECK(payload.thread != wf_thread_id());
     CHECK_EQ(weft_blocking_call(fail_with_eio, NULL), -EIO);
-    CHECK_EQ(weft_blocking_call(NULL, NULL), -EINVAL);
     return 0;
 }
 
@@ -88,7 +87,6 @@ static void blocking_runs_function_on_a_thread_of_its_own(void)
     struct payload payload = {.plain = 4};
     CHECK_EQ(weft_blocking_call(check_context, &payload), 9); /* from a non-worker thread */
     CHECK_EQ(payload.thread, wf_thread_id());
-    CHECK_EQ(weft_blocking_call(NULL, NULL), -EINVAL);
 }
 
 static intptr_t run_others_while_blocked(void *arg)
@@ -400,7 +398,6 @@ static intptr_t cancel_some(void *arg)
     CHECK_EQ(weft_cancel(queued), 0);
     CHECK_EQ(weft_await(queued), -ECANCELED);
     CHECK_EQ(weft_cancel(running), 0);
-    CHECK_EQ(weft_blocking_call(NULL, NULL), -EINVAL);
     wait_for_state(running, WEFT_TASK_BLOCKED); /* again: a function that runs cannot be stopped */
     raise_by_one(&gate.open);
     CHECK_EQ(weft_await(running), 5);

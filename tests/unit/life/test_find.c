@@ -77,7 +77,6 @@ static void find_nothing(weft_runtime *runtime, const struct setting *setting)
     weft_task *task = go_into(runtime, stand_by, &open);
     CHECK(weft_runtime_find_task(runtime, 0) == NULL);
     CHECK(weft_runtime_find_task(runtime, UINT64_MAX) == NULL);
-    CHECK(weft_runtime_find_task(NULL, weft_task_id(task)) == NULL);
     CHECK(weft_runtime_find_task(other, weft_task_id(task)) ==
           NULL); /* a task of another runtime */
     raise_by_one(&open);

@@ -183,8 +183,6 @@ static void address_parse_refuses_bad_texts_and_writes_nothing(void)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         check_refused(texts[i], -1, -EINVAL);
     }
-    CHECK_EQ(weft_address_parse(NULL, "127.0.0.1:80", -1), -EINVAL);
-    check_refused(NULL, -1, -EINVAL);
 }
 
 static void address_default_port_applies_only_without_port(void)
@@ -249,8 +247,6 @@ static void address_print_returns_its_error(void)
 {
     char text[WEFT_ADDRESS_TEXT_SIZE];
     weft_address address = parsed("127.0.0.1:80");
-    CHECK_EQ(weft_address_print(NULL, text, sizeof(text)), -EINVAL);
-    CHECK_EQ(weft_address_print(&address, NULL, 1), -EINVAL);
     CHECK_EQ(weft_address_print(&address, NULL, 0), strlen("127.0.0.1:80"));
     CHECK_EQ(weft_address_print(&address, text, 4), strlen("127.0.0.1:80"));
     CHECK_STR(text, "127");

@@ -260,7 +260,6 @@ static void listen_refuses_bad_options(void)
 {
     CHECK_EQ(weft_net_listen("127.0.0.1:0", &(weft_net_listen_options){.size = 1}), -EINVAL);
     CHECK_EQ(weft_net_listen("127.0.0.1:0", &(weft_net_listen_options){.backlog = -1}), -EINVAL);
-    CHECK_EQ(weft_net_listen(NULL, NULL), -EINVAL);
     CHECK_EQ(weft_net_listen("localhost:0", NULL), -EINVAL);
     CHECK_EQ(weft_net_listen("192.0.2.1:0", NULL), -EADDRNOTAVAIL);
 }
@@ -333,7 +332,6 @@ static void socket_calls_refuse_other_descriptors(void)
     CHECK_EQ(pipe2(fds, O_CLOEXEC), 0);
     CHECK_EQ(weft_address_local(&address, fds[0]), -ENOTSOCK);
     CHECK_EQ(weft_address_peer(&address, fds[0]), -ENOTSOCK);
-    CHECK_EQ(weft_address_local(NULL, fds[0]), -EINVAL);
     CHECK_EQ(weft_socket_set_nodelay(fds[0], true), -ENOTSOCK);
     CHECK_EQ(weft_socket_set_keepalive(fds[0], 1), -ENOTSOCK);
     CHECK_EQ(weft_socket_set_keepalive(-1, 1), -EBADF);

@@ -117,6 +117,68 @@ static void handle_used_after_release_aborts(void)
     check_aborts(run_await_twice, "weft_await: handle already released");
 }
 
+/* ---- NULL ------------------------------------------------------------------------------------ */
+
+/* The calls go through pointers to functions without WEFT_NONNULL: with it, the compiler rejects a
+ * NULL that it sees, and the sanitizer of the asan build reports one before the library does. */
+static void lock_null(void)
+{
+    int (*volatile call)(weft_mutex *) = weft_mutex_lock;
+    (void)call(NULL);
+}
+
+static void send_to_null(void)
+{
+    int item = 0;
+    int (*volatile call)(weft_chan *, const void *) = weft_chan_send;
+    (void)call(NULL, &item);
+}
+
+static void receive_into_null(void)
+{
+    weft_chan *chan = NULL;
+    int (*volatile call)(weft_chan *, void *) = weft_chan_recv;
+    CHECK_EQ(weft_chan_new(&chan, sizeof(int), 1), 0);
+    (void)call(chan, NULL);
+}
+
+static void ask_length_of_null(void)
+{
+    size_t (*volatile call)(const weft_chan *) = weft_chan_length;
+    (void)call(NULL);
+}
+
+static void run_null(void)
+{
+    intptr_t (*volatile call)(weft_fn, void *, const weft_runtime_options *) = weft_run;
+    (void)call(NULL, NULL, NULL);
+}
+
+static void join_null(void)
+{
+    int (*volatile call)(weft_task *, intptr_t *) = weft_join;
+    (void)call(NULL, NULL);
+}
+
+static void scan_null(void)
+{
+    (void)weft_par_scan_i64(NULL, 1);
+}
+
+static void null_argument_aborts(void)
+{
+#ifdef NDEBUG
+    tap_skip("the library is built without assertions");
+#endif
+    check_aborts(lock_null, "weft_mutex_lock: mutex is NULL");
+    check_aborts(send_to_null, "weft_chan_send: chan is NULL");
+    check_aborts(receive_into_null, "weft_chan_recv: item is NULL");
+    check_aborts(ask_length_of_null, "weft_chan_length: chan is NULL");
+    check_aborts(run_null, "weft_run: fn is NULL");
+    check_aborts(join_null, "weft_join: task is NULL");
+    check_aborts(scan_null, "weft_par_scan_i64: items is NULL");
+}
+
 /* ---- frames -------------------------------------------------------------------------------- */
 
 static intptr_t leave_scope_open(void *arg)
@@ -444,6 +506,7 @@ static void poll_task_that_waits_fails_or_pushes_a_cleanup_aborts(void)
 
 static const struct tap_test tests[] = {
     TAP_TEST(handle_used_after_release_aborts),
+    TAP_TEST(null_argument_aborts),
     TAP_TEST(task_end_with_open_scope_cleanup_or_lock_aborts),
     TAP_TEST(wait_or_end_in_a_stopped_world_aborts),
     TAP_TEST(fail_without_error_or_outside_a_task_aborts),

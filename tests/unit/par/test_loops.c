@@ -516,7 +516,6 @@ static void par_refuses_bad_arguments(void)
 {
     int64_t number = 1;
     weft_par_reducer bad[4];
-    CHECK_EQ(weft_par_for(0, 1, 0, NULL, NULL), -EINVAL);
     CHECK_EQ(weft_par_for(2, 1, 0, count_each, NULL), -EINVAL);
     for (int i = 0; i < 4; i++) {
         bad[i] = histograms;
@@ -527,18 +526,9 @@ static void par_refuses_bad_arguments(void)
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft_par_reduce(&number, 0, 1, 0, &bad[i]), -EINVAL);
     }
-    CHECK_EQ(weft_par_reduce(&number, 0, 1, 0, NULL), -EINVAL);
-    CHECK_EQ(weft_par_reduce(NULL, 0, 1, 0, &histograms), -EINVAL);
     CHECK_EQ(weft_par_reduce(&number, 1, 0, 0, &histograms), -EINVAL);
-    CHECK_EQ(weft_par_map(&number, 8, &number, 8, 1, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_par_map(NULL, 8, &number, 8, 1, square, NULL), -EINVAL);
-    CHECK_EQ(weft_par_map(&number, 8, NULL, 8, 1, square, NULL), -EINVAL);
-    CHECK_EQ(weft_par_scan(&number, 1, 8, NULL, NULL), -EINVAL);
     CHECK_EQ(weft_par_scan(&number, 1, 0, apply, NULL), -EINVAL);
     CHECK_EQ(weft_par_scan(&number, 1, 257, apply, NULL), -EINVAL);
-    CHECK_EQ(weft_par_scan(NULL, 1, 8, apply, NULL), -EINVAL);
-    CHECK_EQ(weft_par_scan_i64(NULL, 1), -EINVAL);
-    CHECK_EQ(weft_par_scan_f64(NULL, 1), -EINVAL);
     CHECK_EQ(weft_par_scan_i64(NULL, 0), 0);
     CHECK_EQ(number, 1);
 }

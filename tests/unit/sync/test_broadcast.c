@@ -26,7 +26,6 @@ static void broadcast_refuses_bad_arguments(void)
     weft_broadcast *broadcast = NULL;
     weft_subscription subscription = {.broadcast = NULL};
     int item = 0;
-    CHECK_EQ(weft_broadcast_new(NULL, 4, 4), -EINVAL);
     CHECK_EQ(weft_broadcast_new(&broadcast, 0, 4), -EINVAL);
     CHECK_EQ(weft_broadcast_new(&broadcast, WEFT_CHAN_ITEM_SIZE_MAX + 1, 4), -EINVAL);
     CHECK_EQ(weft_broadcast_new(&broadcast, 4, 0), -EINVAL);
@@ -35,21 +34,12 @@ static void broadcast_refuses_bad_arguments(void)
     CHECK(broadcast == NULL);
     broadcast = broadcast_of(3);
     CHECK_EQ(weft_broadcast_capacity(broadcast), 3);
-    CHECK_EQ(weft_broadcast_capacity(NULL), 0);
-    CHECK_EQ(weft_broadcast_send(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_broadcast_send(broadcast, NULL), -EINVAL);
-    CHECK_EQ(weft_broadcast_subscribe(NULL, broadcast), -EINVAL);
-    CHECK_EQ(weft_broadcast_subscribe(&subscription, NULL), -EINVAL);
     CHECK_EQ(weft_broadcast_recv(&subscription, &item), -EINVAL);
-    CHECK_EQ(weft_broadcast_try_recv(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_broadcast_length(NULL), 0);
     CHECK_EQ(weft_broadcast_length(&subscription), 0);
     CHECK_EQ(weft_broadcast_subscribe(&subscription, broadcast), 0);
-    CHECK_EQ(weft_broadcast_recv(&subscription, NULL), -EINVAL);
     weft_broadcast_unsubscribe(&subscription);
     weft_broadcast_unsubscribe(&subscription); /* it is unsubscribed already */
     weft_broadcast_unsubscribe(NULL);
-    CHECK_EQ(weft_broadcast_close(NULL), -EINVAL);
     weft_broadcast_unref(NULL);
     weft_broadcast_unref(broadcast);
 }

@@ -16,28 +16,14 @@
 static void chan_refuses_bad_arguments(void)
 {
     weft_chan *chan = NULL;
-    int item = 0;
-    CHECK_EQ(weft_chan_new(NULL, 4, 4), -EINVAL);
     CHECK_EQ(weft_chan_new(&chan, 0, 4), -EINVAL);
     CHECK_EQ(weft_chan_new(&chan, WEFT_CHAN_ITEM_SIZE_MAX + 1, 4), -EINVAL);
     CHECK_EQ(weft_chan_new(&chan, SIZE_MAX, 4), -EINVAL);
     CHECK_EQ(weft_chan_new(&chan, 4, WEFT_CHAN_CAPACITY_MAX + 1), -EINVAL);
     CHECK_EQ(weft_chan_new(&chan, 4, SIZE_MAX - 1), -EINVAL);
     CHECK(chan == NULL);
-    CHECK_EQ(weft_chan_send(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_chan_recv(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_chan_try_send(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_chan_try_recv(NULL, &item), -EINVAL);
-    CHECK_EQ(weft_chan_close(NULL), -EINVAL);
-    CHECK_EQ(weft_chan_length(NULL), 0);
-    CHECK_EQ(weft_chan_capacity(NULL), 0);
-    CHECK(weft_chan_is_closed(NULL));
     weft_chan_unref(NULL);
     chan = int_chan(1);
-    CHECK_EQ(weft_chan_send(chan, NULL), -EINVAL);
-    CHECK_EQ(weft_chan_recv(chan, NULL), -EINVAL);
-    CHECK_EQ(weft_chan_try_send(chan, NULL), -EINVAL);
-    CHECK_EQ(weft_chan_try_recv(chan, NULL), -EINVAL);
     CHECK_EQ(weft_chan_length(chan), 0);
     weft_chan_unref(chan);
 }

@@ -241,10 +241,6 @@ static void cond_refuses_wrong_calls(void)
     weft_cond cond = {{0}};
     weft_mutex mutex = {{0}};
     CHECK_EQ(weft_cond_wait(&cond, &mutex), -EPERM);
-    CHECK_EQ(weft_cond_wait(NULL, &mutex), -EINVAL);
-    CHECK_EQ(weft_cond_wait(&cond, NULL), -EINVAL);
-    CHECK_EQ(weft_cond_signal(NULL), -EINVAL);
-    CHECK_EQ(weft_cond_broadcast(NULL), -EINVAL);
     CHECK_EQ(weft_cond_signal(&cond), 0); /* no task waits, and the signal is not remembered */
 }
 

@@ -315,57 +315,15 @@ static intptr_t await_at_once(void *arg)
     CHECK_EQ(weft_chan_close(chan), 0);
     weft_chan_recv_future(&future, chan, &item);
     CHECK_EQ(weft_future_await(&future.future), -EPIPE);
-    weft_chan_send_future(&future, chan, NULL);
-    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
+    weft_chan_send_future(&future, chan, &item);
+    CHECK_EQ(weft_future_await(&future.future), -EPIPE);
     weft_chan_unref(chan);
-    return 0;
-}
-
-static intptr_t await_nothing(void *arg)
-{
-    (void)arg;
-    static struct objects none;
-    for (enum kind kind = 0; kind < KINDS; kind++) {
-        tap_doing("kind %d", (int)kind);
-        weft_wait_future future;
-        switch (kind) {
-        case LOCK:
-            weft_mutex_lock_future(&future, NULL);
-            break;
-        case READ:
-            weft_rwlock_rdlock_future(&future, NULL);
-            break;
-        case WRITE:
-            weft_rwlock_wrlock_future(&future, NULL);
-            break;
-        case ACQUIRE:
-            weft_sem_acquire_future(&future, NULL, 1);
-            break;
-        case NOTIFIED:
-            weft_notify_wait_future(&future, NULL);
-            break;
-        case GROUP:
-            weft_group_wait_future(&future, NULL);
-            break;
-        case LATCH:
-            weft_latch_wait_future(&future, NULL);
-            break;
-        case BARRIER:
-            weft_barrier_wait_future(&future, NULL);
-            break;
-        default:
-            future_init(&future, kind, &none); /* without a channel */
-            break;
-        }
-        CHECK_EQ(weft_future_await(&future.future), -EINVAL);
-    }
     return 0;
 }
 
 static void future_is_ready_at_once_if_it_need_not_wait(void)
 {
     run_under(ON_ONE_WORKER, await_at_once);
-    run_under(ON_ONE_WORKER, await_nothing);
 }
 
 /* ---- many tasks ------------------------------------------------------------------------------ */

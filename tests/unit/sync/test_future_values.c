@@ -263,18 +263,6 @@ static intptr_t await_missed_and_busy(void *arg)
     future_init(&future, BROADCAST, &objects);
     CHECK_EQ(weft_future_await(&future.future), -EINVAL);
     objects_done(&objects);
-
-    uint64_t version = 0;
-    weft_oneshot_recv_future(&future, NULL, NULL);
-    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
-    weft_broadcast_recv_future(&future, NULL, &version);
-    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
-    weft_broadcast_recv_future(&future, &objects.subscription, NULL);
-    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
-    weft_watch_wait_future(&future, NULL, &version);
-    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
-    weft_watch_wait_future(&future, objects.watch, NULL);
-    CHECK_EQ(weft_future_await(&future.future), -EINVAL);
     return 0;
 }
 

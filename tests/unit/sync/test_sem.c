@@ -48,14 +48,9 @@ static void sem_bad_calls_change_nothing(void)
 {
     weft_sem sem;
     CHECK_EQ(weft_sem_init(&sem, 1), 0);
-    CHECK_EQ(weft_sem_init(NULL, 1), -EINVAL);
-    CHECK_EQ(weft_sem_acquire(NULL, 1), -EINVAL);
     CHECK_EQ(weft_sem_acquire(&sem, 0), -EINVAL);
-    CHECK_EQ(weft_sem_try_acquire(NULL, 1), -EINVAL);
     CHECK_EQ(weft_sem_try_acquire(&sem, 0), -EINVAL);
-    CHECK_EQ(weft_sem_release(NULL, 1), -EINVAL);
     CHECK_EQ(weft_sem_release(&sem, 0), -EINVAL);
-    CHECK_EQ(weft_sem_permits(NULL), -EINVAL);
     CHECK_EQ(weft_sem_release(&sem, WEFT_SEM_PERMITS_MAX), -EOVERFLOW);
     CHECK_EQ(weft_sem_permits(&sem), 1);
     CHECK_EQ(weft_sem_release(&sem, WEFT_SEM_PERMITS_MAX - 1), 0);

@@ -68,26 +68,11 @@ static void watch_refuses_bad_arguments(void)
 {
     weft_watch *watch = NULL;
     struct value value = value_of(1);
-    uint64_t version = 0;
-    CHECK_EQ(weft_watch_new(NULL, 4, &value), -EINVAL);
     CHECK_EQ(weft_watch_new(&watch, 0, &value), -EINVAL);
     CHECK_EQ(weft_watch_new(&watch, WEFT_CHAN_ITEM_SIZE_MAX + 1, &value), -EINVAL);
-    CHECK_EQ(weft_watch_new(&watch, 4, NULL), -EINVAL);
     CHECK(watch == NULL);
-    CHECK_EQ(weft_watch_set(NULL, &value), -EINVAL);
-    CHECK_EQ(weft_watch_modify(NULL, add_one, NULL), -EINVAL);
-    CHECK_EQ(weft_watch_get(NULL, &value, NULL), -EINVAL);
-    CHECK(weft_watch_borrow(NULL, NULL) == NULL);
-    weft_watch_return(NULL, NULL);
-    CHECK_EQ(weft_watch_wait(NULL, &version), -EINVAL);
-    CHECK_EQ(weft_watch_version(NULL), 0);
-    CHECK_EQ(weft_watch_close(NULL), -EINVAL);
     weft_watch_unref(NULL);
     watch = watch_of(1);
-    CHECK_EQ(weft_watch_set(watch, NULL), -EINVAL);
-    CHECK_EQ(weft_watch_modify(watch, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_watch_get(watch, NULL, NULL), -EINVAL);
-    CHECK_EQ(weft_watch_wait(watch, NULL), -EINVAL);
     weft_watch_unref(watch);
 }
 
@@ -159,7 +144,7 @@ static void watch_without_memory_changes_nothing(void)
         const struct value value = value_of(1);
         faults_begin(&faults);
         const int rc = weft_watch_new(&watch, sizeof(value), &value);
-        const void *borrowed = weft_watch_borrow(watch, NULL);
+        const void *borrowed = watch != NULL ? weft_watch_borrow(watch, NULL) : NULL;
         const int rc_set = watch != NULL ? set(watch, 2) : rc;
         const int rc_modify = watch != NULL ? weft_watch_modify(watch, add_one, NULL) : rc;
         faults_end(&faults);
@@ -169,9 +154,9 @@ static void watch_without_memory_changes_nothing(void)
         if (watch != NULL) {
             CHECK_EQ(number_of(borrowed), 1);
             CHECK_EQ(get(watch, NULL), 1u + (rc_set == 0) + (rc_modify == 1));
+            weft_watch_return(watch, borrowed);
         }
         faults.refused += rc != 0 || rc_set != 0 || rc_modify != 1 ? 1 : 0;
-        weft_watch_return(watch, borrowed);
         weft_watch_unref(watch);
     }
     CHECK(faults.refused >= 6);
