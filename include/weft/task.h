@@ -27,7 +27,8 @@
  *           the block.
  * Threads:  a task may continue on another thread after every call that waits or yields.  Do not
  *           keep addresses of thread-local variables, errno included, across such a call, and do
- *           not hold a pthread lock across it.
+ *           not hold a pthread lock across it.  A task or a blocking function that ends its thread,
+ *           by pthread_exit or pthread_cancel, is reported and ends the process.
  */
 #ifndef WEFT_TASK_H
 #define WEFT_TASK_H

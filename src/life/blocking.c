@@ -223,10 +223,18 @@ static void *pool_thread_main(void *arg)
     return NULL;
 }
 
+/* [a thread of the pool]  The task of the job would wait for ever. */
+static void pool_thread_exits(void)
+{
+    wf_upcalls.misuse(
+        "a blocking function must not end its thread by pthread_exit or pthread_cancel");
+}
+
 /* [any]  Starts a thread with this job assigned to it. */
 static int pool_thread_start(struct wf_blocking *pool, struct wf_job *job)
 {
-    static const struct wf_thread_options options = {.name = "weft-blocking"};
+    static const struct wf_thread_options options = {.name = "weft-blocking",
+                                                     .on_exit = pool_thread_exits};
     struct pool_thread *pool_thread = wf_alloc_zeroed(1, sizeof(*pool_thread));
     if (pool_thread == NULL) {
         return -ENOMEM;

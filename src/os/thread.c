@@ -30,6 +30,7 @@ struct start {
     void *arg;
     char name[WF_THREAD_NAME_MAX + 1]; /* empty: none given */
     sigset_t outer_mask;               /* see mask_outer */
+    void (*on_exit)(void);             /* NULL: none */
 };
 
 /* The mask of the opener, in the frame of thread_enter.  NULL: not a thread of the library. */
@@ -49,20 +50,33 @@ static int cpu_mask_of(struct cpu_mask *mask, int cpu)
     return 0;
 }
 
+/* A cleanup of thread_enter: the function of the thread did not return. */
+static void thread_exits(void *memory)
+{
+    const struct start *start = memory;
+    if (start->on_exit != NULL) {
+        start->on_exit();
+    }
+}
+
 static void *thread_enter(void *memory)
 {
+    void *result;
     struct start start = *(struct start *)memory;
     wf_free(memory);
     if (start.name[0] != '\0') {
         (void)wf_thread_set_name(start.name); /* the name is only for tools */
     }
     mask_outer = &start.outer_mask;
-    void *result = start.fn(start.arg);
+    pthread_cleanup_push(thread_exits, &start);
+    result = start.fn(start.arg);
+    pthread_cleanup_pop(0);
     mask_outer = NULL;
     return result;
 }
 
-static struct start *start_new(void *(*fn)(void *), void *arg, const char *name)
+static struct start *start_new(void *(*fn)(void *), void *arg,
+                               const struct wf_thread_options *options)
 {
     struct start *start = wf_alloc_zeroed(1, sizeof(*start));
     if (start == NULL) {
@@ -70,8 +84,9 @@ static struct start *start_new(void *(*fn)(void *), void *arg, const char *name)
     }
     start->fn = fn;
     start->arg = arg;
-    if (name != NULL) {
-        memcpy(start->name, name, strnlen(name, WF_THREAD_NAME_MAX));
+    start->on_exit = options->on_exit;
+    if (options->name != NULL) {
+        memcpy(start->name, options->name, strnlen(options->name, WF_THREAD_NAME_MAX));
     }
     return start;
 }
@@ -137,7 +152,7 @@ int wf_thread_start(pthread_t *out, void *(*fn)(void *), void *arg,
     if (rc != 0) {
         return rc;
     }
-    struct start *start = start_new(fn, arg, options->name);
+    struct start *start = start_new(fn, arg, options);
     if (start == NULL) {
         rc = -ENOMEM;
         goto destroy_attributes;

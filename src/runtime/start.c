@@ -79,13 +79,19 @@ int wf_workers_init(weft_runtime *runtime)
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
+/* [worker's thread]  The loop would never run again, and the closer would wait for ever. */
+static void worker_thread_exits(void)
+{
+    wf_upcalls.misuse("a task must not end its thread by pthread_exit or pthread_cancel");
+}
+
 /* [opener, monitor]  Starts the thread of a worker, as one of the threads of `start`.  -EAGAIN,
  * -ENOMEM. */
 static int worker_thread_start(struct wf_worker *worker, struct wf_start *start)
 {
     char name[WF_THREAD_NAME_MAX + 1];
     (void)snprintf(name, sizeof(name), "weft-%u", worker->index); /* fits, or is cut */
-    const struct wf_thread_options options = {.name = name};
+    const struct wf_thread_options options = {.name = name, .on_exit = worker_thread_exits};
     worker->thread.start = start;
     return wf_thread_start(&worker->thread.handle, wf_worker_main, worker, &options);
 }

@@ -4,6 +4,7 @@
  * Method: each misuse in a child process, which must abort with that message; errors that a call
  *         returns are in the tests of that call.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "sched_helpers.h"
+#include <weft/blocking.h>
 
 static const weft_runtime_options one = {.workers = 1};
 
@@ -504,6 +506,63 @@ static void poll_task_that_waits_fails_or_pushes_a_cleanup_aborts(void)
     check_aborts(run_leave_a_future, "ended with a pending future");
 }
 
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static intptr_t exit_thread(void *arg)
+{
+    pthread_exit(arg);
+}
+
+static intptr_t cancel_own_thread(void *arg)
+{
+    (void)arg;
+    (void)pthread_cancel(pthread_self());
+    pthread_testcancel();
+    return 0;
+}
+
+static weft_poll_result exit_in_a_poll(weft_cx *cx, void *arg, intptr_t *result)
+{
+    (void)cx;
+    *result = exit_thread(arg);
+    return WEFT_POLL_READY;
+}
+
+static intptr_t call_blocking(void *arg)
+{
+    return weft_blocking_call(exit_thread, arg);
+}
+
+static void run_exit_thread(void)
+{
+    (void)weft_run(exit_thread, NULL, &one);
+}
+
+static void run_cancel_own_thread(void)
+{
+    (void)weft_run(cancel_own_thread, NULL, &one);
+}
+
+static void run_exit_in_a_poll(void)
+{
+    run_poll(exit_in_a_poll);
+}
+
+static void run_exit_in_a_blocking_function(void)
+{
+    (void)weft_run(call_blocking, NULL, &one);
+}
+
+static void thread_that_a_task_or_blocking_function_ends_aborts(void)
+{
+    check_aborts(run_exit_thread, "\"main\"");
+    check_aborts(run_exit_thread, "a task must not end its thread by pthread_exit");
+    check_aborts(run_cancel_own_thread, "a task must not end its thread by pthread_exit");
+    check_aborts(run_exit_in_a_poll, "a task must not end its thread by pthread_exit");
+    check_aborts(run_exit_in_a_blocking_function,
+                 "a blocking function must not end its thread by pthread_exit");
+}
+
 static const struct tap_test tests[] = {
     TAP_TEST(handle_used_after_release_aborts),
     TAP_TEST(null_argument_aborts),
@@ -515,5 +574,6 @@ static const struct tap_test tests[] = {
     TAP_TEST(run_prints_the_message_of_the_first_task_without_a_buffer),
     TAP_TEST(run_names_a_task_for_which_it_waits),
     TAP_TEST(poll_task_that_waits_fails_or_pushes_a_cleanup_aborts),
+    TAP_TEST(thread_that_a_task_or_blocking_function_ends_aborts),
 };
 TAP_MAIN(tests)
