@@ -96,8 +96,15 @@ typedef struct weft_runtime_options {
      * and for -ESHUTDOWN in a runtime that is closing.  Runs on a thread of the runtime and must
      * not wait. */
     void (*on_failure)(void *context, const weft_failure *failure);
-    /* Called within 100 ms of a deadlock.  NULL: prints a report on stderr.  Afterwards weft_run
-     * returns -EDEADLK; a runtime from weft_runtime_open stays as it is. */
+    /* Called within 100 ms of a deadlock: every task waits for the end of a task or for a lock that
+     * a task holds, and no timer is set.  A wait for a channel, or for another object that any
+     * thread could signal, counts only if the process has no thread besides those of this runtime
+     * and the caller of weft_run: any other thread might end that wait, even one that has not
+     * called Weft yet.  So with another thread, or after weft_runtime_open, or without /proc, such
+     * a deadlock is not reported.
+     *
+     * NULL: prints a report on stderr.  Afterwards weft_run returns -EDEADLK; a runtime from
+     * weft_runtime_open stays as it is. */
     void (*on_deadlock)(void *context, const weft_deadlock *deadlock);
     void *hook_context;
 
