@@ -9,10 +9,10 @@
  * NULL:    a pointer parameter must not be NULL unless its contract allows that.  This holds for
  *          objects, for results and for functions; a pointer to an array may be NULL if the array
  *          is empty.  A NULL breaks the contract and returns no error.  The compiler warns where it
- *          sees one.  A library that was built with assertions ends the process with a message
- *          that names the call.  In a release build the behaviour is undefined; usually the
- *          process ends with SIGSEGV.  A member of a struct that must not be NULL is a value: if it
- *          is NULL, the call returns -EINVAL.
+ *          sees one.  A library that was built with assertions ends the process, in most calls with
+ *          a message that names the call.  In a release build the behaviour is undefined; usually
+ *          the process ends with SIGSEGV.  A member of a struct that must not be NULL is a value:
+ *          if it is NULL, the call returns -EINVAL.
  */
 #ifndef WEFT_TYPES_H
 #define WEFT_TYPES_H

@@ -161,9 +161,9 @@ struct wf_thread_options {
     size_t stack_size; /* bytes; 0: the system's default */
     int cpu;           /* if is_bound: the only CPU to run on */
     bool is_bound;
-    void (*on_exit)(
-        void); /* called if the thread ends by pthread_exit or pthread_cancel, instead of
-                            * by a return of its function; NULL: nothing is called */
+    /* Called if the thread ends by pthread_exit or pthread_cancel instead of by a return of its
+     * function.  NULL: nothing is called. */
+    void (*on_exit)(void);
 };
 
 /*
