@@ -107,6 +107,8 @@
 
 #define wf_fetch_or_relaxed(cell, v)                                                               \
     atomic_fetch_or_explicit(&(cell)->value, (v), memory_order_relaxed)
+#define wf_fetch_or_release(cell, v)                                                               \
+    atomic_fetch_or_explicit(&(cell)->value, (v), memory_order_release)
 #define wf_fetch_or_acq_rel(cell, v)                                                               \
     atomic_fetch_or_explicit(&(cell)->value, (v), memory_order_acq_rel)
 #define wf_fetch_or_seq_cst(cell, v)                                                               \
@@ -114,6 +116,8 @@
 
 #define wf_fetch_and_relaxed(cell, v)                                                              \
     atomic_fetch_and_explicit(&(cell)->value, (v), memory_order_relaxed)
+#define wf_fetch_and_acquire(cell, v)                                                              \
+    atomic_fetch_and_explicit(&(cell)->value, (v), memory_order_acquire)
 #define wf_fetch_and_acq_rel(cell, v)                                                              \
     atomic_fetch_and_explicit(&(cell)->value, (v), memory_order_acq_rel)
 #define wf_fetch_and_seq_cst(cell, v)                                                              \

@@ -181,10 +181,10 @@ bool wf_idle_sleep(struct wf_idle *idle, unsigned worker, const struct wf_sleep 
         (void)wf_idle_end_search(idle);
     }
     WF_JITTER();
-    uint64_t before =
-        wf_fetch_or_relaxed(&idle->asleep[worker / 64], bit); /* relaxed: (sched.S1) */
-    WEFT_CHECK((before & bit) == 0);                          /* I1 */
-    wf_fence_seq_cst();                                       /* (sched.S1, sched.V2, sched.A2) */
+    /* (sched.S4) release: the memory of the worker, which may be a new spare. */
+    uint64_t before = wf_fetch_or_release(&idle->asleep[worker / 64], bit);
+    WEFT_CHECK((before & bit) == 0); /* I1 */
+    wf_fence_seq_cst();              /* (sched.S1, sched.V2, sched.A2) */
     /* If there is work and the bit is cleared already, a waker has claimed the worker: the waker's
      * unpark ends the park below. */
     if (sleep->has_work(sleep->context) && clear_own_bit(idle, worker)) {
@@ -212,7 +212,8 @@ int wf_idle_claim(struct wf_idle *idle)
         uint64_t sleepers = wf_load_relaxed(&idle->asleep[word]);
         while (sleepers != 0) { /* ends: each iteration removes one bit of `sleepers` */
             uint64_t bit = sleepers & -sleepers;
-            uint64_t before = wf_fetch_and_relaxed(&idle->asleep[word], ~bit);
+            /* (sched.S4) acquire: the caller unparks the worker. */
+            uint64_t before = wf_fetch_and_acquire(&idle->asleep[word], ~bit);
             if ((before & bit) != 0) {
                 (void)wf_fetch_add_relaxed(&idle->searching, 1); /* for the sleeper: I2 */
                 return (int)(word * 64 + (unsigned)__builtin_ctzll(bit));
@@ -232,7 +233,8 @@ bool wf_idle_claim_worker(struct wf_idle *idle, unsigned worker)
     if ((wf_load_relaxed(&idle->asleep[worker / 64]) & bit) == 0) {
         return false;
     }
-    if ((wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) & bit) == 0) {
+    /* (sched.S4) acquire: the caller unparks the worker. */
+    if ((wf_fetch_and_acquire(&idle->asleep[worker / 64], ~bit) & bit) == 0) {
         return false; /* another waker was faster and will unpark it */
     }
     (void)wf_fetch_add_relaxed(&idle->searching, 1); /* for the sleeper: I2 */

@@ -32,6 +32,7 @@
  *                                                spare.c wait: fence of enter
  *   sched.S2  idle.c end_search: sub             steal.c stop_search: fence   the tasks it stole
  *   sched.S3  idle.c external: fences, add       external_seq: load; fences   the external work
+ *   sched.S4  idle.c sleep: or                   claim, claim_worker: and     the sleeping worker
  *   sched.D1  switch.h enter_task: store current dump.c, monitor.c: load      the task's memory
  *   sched.H1  reactor.c dispatch: store handoff  next, park: exchange         the task handed over
  *   sched.K4  reactor.c dispatch: fence         fork.c expose_as_tasks: fence one sees the other

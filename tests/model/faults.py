@@ -394,8 +394,8 @@ FAULTS = [
     ("world: next stopper in turn is not woken", "model_world", "src/sched/safepoint.c",
      ("        wf_waiter_wake(&turn->waiter);", "        (void)turn;")),
     ("idle: claimed worker is claimed twice", "model_idle", "src/sched/idle.c",
-     ("    if ((wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) & bit) == 0) {",
-      "    if (wf_fetch_and_relaxed(&idle->asleep[worker / 64], ~bit) == UINT64_MAX) {")),
+     ("    if ((wf_fetch_and_acquire(&idle->asleep[worker / 64], ~bit) & bit) == 0) {",
+      "    if (wf_fetch_and_acquire(&idle->asleep[worker / 64], ~bit) == UINT64_MAX) {")),
     ("idle: claimed worker does not count as searching", "model_idle", "src/sched/idle.c",
      ("~bit) & bit) == 0) {\n        return false;\n    }\n"
       "    (void)wf_fetch_add_relaxed(&idle->searching, 1);",

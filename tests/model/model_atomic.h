@@ -166,11 +166,14 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
     MODEL_READS("wf_fetch_sub_seq_cst", MODEL_SUB, MODEL_SEQ_CST, c, v)
 
 #define wf_fetch_or_relaxed(c, v) MODEL_READS("wf_fetch_or_relaxed", MODEL_OR, MODEL_RELAXED, c, v)
+#define wf_fetch_or_release(c, v) MODEL_READS("wf_fetch_or_release", MODEL_OR, MODEL_RELEASE, c, v)
 #define wf_fetch_or_acq_rel(c, v) MODEL_READS("wf_fetch_or_acq_rel", MODEL_OR, MODEL_ACQ_REL, c, v)
 #define wf_fetch_or_seq_cst(c, v) MODEL_READS("wf_fetch_or_seq_cst", MODEL_OR, MODEL_SEQ_CST, c, v)
 
 #define wf_fetch_and_relaxed(c, v)                                                                 \
     MODEL_READS("wf_fetch_and_relaxed", MODEL_AND, MODEL_RELAXED, c, v)
+#define wf_fetch_and_acquire(c, v)                                                                 \
+    MODEL_READS("wf_fetch_and_acquire", MODEL_AND, MODEL_ACQUIRE, c, v)
 #define wf_fetch_and_acq_rel(c, v)                                                                 \
     MODEL_READS("wf_fetch_and_acq_rel", MODEL_AND, MODEL_ACQ_REL, c, v)
 #define wf_fetch_and_seq_cst(c, v)                                                                 \

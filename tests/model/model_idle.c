@@ -19,8 +19,9 @@ static WF_ATOMIC(uint32_t) queued; /* pieces of work to take */
 static WF_ATOMIC(uint32_t) begun;  /* long pieces in progress */
 static uint32_t long_pieces;       /* a piece ends when this number has begun; 0: at once */
 static int taken[WORKERS];
-static int data;   /* plain: written before the first push, read by every taker */
-static int pieces; /* in this test */
+static int made[WORKERS]; /* plain: written by a worker before it sleeps, read by its wakers */
+static int data;          /* plain: written before the first push, read by every taker */
+static int pieces;        /* in this test */
 
 /* Work that only worker 0 may take. */
 static struct wf_mpsc inbox;
@@ -37,6 +38,7 @@ static void start(void)
     wf_store_relaxed(&begun, 0);
     long_pieces = 0;
     taken[0] = taken[1] = 0;
+    made[0] = made[1] = 0;
     data = 0;
     pieces = 0;
     ledger_clear();
@@ -83,11 +85,18 @@ static void check_two(void)
     check_rest(2);
 }
 
+/* A waker sees the worker that it has claimed as it was made: the worker may be a new spare. */
+static void unpark(unsigned worker)
+{
+    MODEL_REQUIRE(wf_plain_load(&made[worker]) == 1);
+    wf_parker_unpark(&parkers[worker]);
+}
+
 static void notify(void)
 {
     int worker = wf_idle_notify(&idle);
     if (worker >= 0) {
-        wf_parker_unpark(&parkers[worker]);
+        unpark((unsigned)worker);
     }
 }
 
@@ -173,11 +182,13 @@ static void work(unsigned index, bool is_searching)
 
 static void worker_0(void)
 {
+    wf_plain_store(&made[0], 1);
     work(0, false);
 }
 
 static void worker_1(void)
 {
+    wf_plain_store(&made[1], 1);
     work(1, false);
 }
 
@@ -185,6 +196,7 @@ static void worker_1(void)
 static void worker_0_with_deadline(void)
 {
     unsigned index = 0;
+    wf_plain_store(&made[0], 1);
     work(0, wf_idle_sleep(&idle, 0,
                           &(struct wf_sleep){.parker = &parkers[0],
                                              .has_work = has_work,
@@ -235,6 +247,7 @@ static void thief_0(void)
 
 static void searcher_1(void)
 {
+    wf_plain_store(&made[1], 1);
     work(1, true);
 }
 
@@ -262,7 +275,7 @@ static void push_to_0(int number)
 {
     (void)wf_mpsc_push(&inbox, ledger_make(number));
     if (wf_idle_claim_worker(&idle, 0)) {
-        wf_parker_unpark(&parkers[0]);
+        unpark(0);
     }
 }
 
@@ -287,6 +300,7 @@ static void start_backing_off(void)
 /* Pauses between two searches, without a deadline. */
 static void backing_off_1(void)
 {
+    wf_plain_store(&made[1], 1);
     wf_idle_track_external(&idle, true);
     const uint32_t external_seq = wf_idle_external_seq(&idle);
     if (wf_load_relaxed(&queued) == 0) {

@@ -91,6 +91,8 @@ static void atomic_fetch_or_and_and_set_and_clear_bits(void)
     CHECK_EQ(wf_fetch_or_relaxed(&cell, 2), 1);
     CHECK_EQ(wf_fetch_or_acq_rel(&cell, 4), 3);
     CHECK_EQ(wf_fetch_or_seq_cst(&cell, 8), 7);
+    CHECK_EQ(wf_fetch_or_release(&cell, 16), 15);
+    CHECK_EQ(wf_fetch_and_acquire(&cell, ~16u), 31);
     CHECK_EQ(wf_fetch_and_relaxed(&cell, ~1u), 15);
     CHECK_EQ(wf_fetch_and_acq_rel(&cell, ~2u), 14);
     CHECK_EQ(wf_fetch_and_seq_cst(&cell, ~4u), 12);
@@ -142,6 +144,7 @@ SENDER(send_add_seq_cst, (void)wf_fetch_add_seq_cst(&flag, 1))
 SENDER(send_sub_release, (void)wf_fetch_sub_release(&flag, UINT32_MAX))
 SENDER(send_sub_acq_rel, (void)wf_fetch_sub_acq_rel(&flag, UINT32_MAX))
 SENDER(send_sub_seq_cst, (void)wf_fetch_sub_seq_cst(&flag, UINT32_MAX))
+SENDER(send_or_release, (void)wf_fetch_or_release(&flag, 1))
 SENDER(send_or_acq_rel, (void)wf_fetch_or_acq_rel(&flag, 1))
 SENDER(send_or_seq_cst, (void)wf_fetch_or_seq_cst(&flag, 1))
 
@@ -165,6 +168,7 @@ RECEIVER(receive_sub_acq_rel, wf_fetch_sub_acq_rel(&flag, 0))
 RECEIVER(receive_sub_seq_cst, wf_fetch_sub_seq_cst(&flag, 0))
 RECEIVER(receive_or_acq_rel, wf_fetch_or_acq_rel(&flag, 0))
 RECEIVER(receive_or_seq_cst, wf_fetch_or_seq_cst(&flag, 0))
+RECEIVER(receive_and_acquire, wf_fetch_and_acquire(&flag, 1))
 RECEIVER(receive_and_acq_rel, wf_fetch_and_acq_rel(&flag, 1))
 RECEIVER(receive_and_seq_cst, wf_fetch_and_seq_cst(&flag, 1))
 
@@ -199,29 +203,21 @@ static void (*const senders[])(void) = {
     send_store_release,    send_store_seq_cst, send_exchange_release, send_exchange_acq_rel,
     send_exchange_seq_cst, send_cas_release,   send_cas_acq_rel,      send_cas_seq_cst,
     send_add_release,      send_add_acq_rel,   send_add_seq_cst,      send_sub_release,
-    send_sub_acq_rel,      send_sub_seq_cst,   send_or_acq_rel,       send_or_seq_cst,
+    send_sub_acq_rel,      send_sub_seq_cst,   send_or_release,       send_or_acq_rel,
+    send_or_seq_cst,
 };
 
 static bool (*const receivers[])(void) = {
-    receive_load_acquire,
-    receive_load_seq_cst,
-    receive_cas_acquire,
-    receive_cas_acquire_both,
-    receive_cas_acq_rel,
-    receive_cas_seq_cst,
-    receive_add_acquire,
-    receive_add_acq_rel,
-    receive_add_seq_cst,
-    receive_sub_acq_rel,
-    receive_sub_seq_cst,
-    receive_or_acq_rel,
-    receive_or_seq_cst,
-    receive_and_acq_rel,
-    receive_and_seq_cst,
-    receive_exchange_acquire,
-    receive_exchange_acq_rel,
-    receive_exchange_seq_cst,
-    receive_failed_cas_acquire_both,
+    receive_load_acquire,       receive_load_seq_cst,
+    receive_cas_acquire,        receive_cas_acquire_both,
+    receive_cas_acq_rel,        receive_cas_seq_cst,
+    receive_add_acquire,        receive_add_acq_rel,
+    receive_add_seq_cst,        receive_sub_acq_rel,
+    receive_sub_seq_cst,        receive_or_acq_rel,
+    receive_or_seq_cst,         receive_and_acquire,
+    receive_and_acq_rel,        receive_and_seq_cst,
+    receive_exchange_acquire,   receive_exchange_acq_rel,
+    receive_exchange_seq_cst,   receive_failed_cas_acquire_both,
     receive_failed_cas_seq_cst,
 };
 
