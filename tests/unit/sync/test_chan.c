@@ -417,9 +417,16 @@ static void chan_deadline_ends_a_wait(void)
     run_under(EVERYWHERE, run_out_of_time);
 }
 
+/* A cancelled task, and the moment from which it waits behind its shield. */
+struct cancelled_waiter {
+    weft_chan *chan;
+    wf_atomic_u32 is_shielded;
+};
+
 static intptr_t wait_although_cancelled(void *arg)
 {
-    weft_chan *chan = arg;
+    struct cancelled_waiter *waiter = arg;
+    weft_chan *chan = waiter->chan;
     int item = 4;
     CHECK_EQ(weft_cancel(weft_self()), 0);
     CHECK_EQ(weft_chan_recv(chan, &item), -ECANCELED);
@@ -427,6 +434,7 @@ static intptr_t wait_although_cancelled(void *arg)
     CHECK_EQ(weft_chan_send(chan, &item), -ECANCELED);
     CHECK_EQ(weft_chan_recv(chan, &item), 0);
     CHECK_EQ(weft_shield_begin(), 0);
+    raise_by_one(&waiter->is_shielded);
     item = recv_int(chan); /* behind the shield it waits */
     CHECK_EQ(weft_shield_end(), 0);
     return item;
@@ -436,7 +444,9 @@ static intptr_t cancel_before_it_waits(void *arg)
 {
     (void)arg;
     weft_chan *chan = int_chan(1);
-    weft_task *task = go(wait_although_cancelled, chan);
+    struct cancelled_waiter waiter = {.chan = chan};
+    weft_task *task = go(wait_although_cancelled, &waiter);
+    wait_for(&waiter.is_shielded, 1); /* before, it may be in a queue for a moment */
     wait_until_waiting(chan, 1);
     send_int(chan, 9);
     CHECK_EQ(weft_await(task), 9);
