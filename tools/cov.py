@@ -38,7 +38,7 @@ LIMITS = {
 }
 
 MODEL = r".*/model_[^/]*$"
-ASSERTIONS = r".*\bWEFT_(CHECK|ASSERT|ASSERT_SLOW)\(.*"
+ASSERTIONS = r".*\b(WEFT_(CHECK|ASSERT|ASSERT_SLOW)|WF_NOT_NULL|WF_RULE_CHECKED)\(.*"
 
 
 def measure(build):
